@@ -8,13 +8,13 @@ from typing import Any
 import jax
 
 # jaxlib 0.10.2 and 0.11.0 send fused products and reductions to YNNPACK, which writes past its buffers (jax #39103,
-# #39257). Products alone are right and fast there, so they stay: all fusions off costs a few per cent more.
+# #39257). Products alone are correct and fast, so they stay enabled; disabling all fusions costs a few per cent more.
 _SAFE = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"}
 
 
 @cache
 def _known() -> bool:
-    """Whether this jaxlib has the option; a compilation of milliseconds."""
+    """Whether this jaxlib has the option; takes milliseconds."""
     try:
         device = jax.local_devices(backend="cpu")[0]
         jax.jit(lambda x: x, compiler_options=_SAFE).lower(jax.device_put(0.0, device)).compile()
@@ -24,7 +24,7 @@ def _known() -> bool:
 
 
 def safe_options(platform: str | None = None) -> dict[str, str]:
-    """Options for `jax.jit` under which programs compute correctly; none where the compiler has no such option.
+    """Options for `jax.jit` under which programs compute correctly; empty if the compiler has no such option.
 
     Args:
       platform: of the devices, such as "cpu"; by default JAX's default backend, which this starts.
@@ -39,10 +39,10 @@ def jit(
     compiler_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """`jax.jit` with `safe_options`; like every program with compiler options, not to be called inside another.
+    """`jax.jit` with `safe_options`; not to be called inside another compiled function.
 
     Args:
-      compiler_options: further ones, which win.
+      compiler_options: further compiler options, which take precedence.
       **options: of `jax.jit`.
 
     >>> float(jit(lambda x: 2.0 * x)(1.0))
@@ -53,22 +53,22 @@ def jit(
 
 
 def _note_fork() -> None:
-    """In a forked process: note whether JAX, whose threads a fork does not copy, had started before."""
+    """In a forked process, record whether JAX had started before the fork, which does not copy its threads."""
     devices = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]
     try:
-        jax.config.update("jax_num_cpu_devices", devices + 1)  # which JAX refuses once it has started
+        jax.config.update("jax_num_cpu_devices", devices + 1)  # JAX raises an error once it has started
         jax.config.update("jax_num_cpu_devices", devices)
     except RuntimeError:
         _FORKED.append(os.getpid())
 
 
-_FORKED: list[int] = []  # this process, if a fork left JAX without its threads
+_FORKED: list[int] = []  # process id of a fork without JAX's threads
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 
 
 def refuse_fork() -> None:
-    """Raise a ValueError in a process that was forked after JAX had started, where JAX would wait for ever."""
+    """Raise a ValueError in a process that was forked after JAX had started, where JAX would hang."""
     if _FORKED:
         raise ValueError(
             "JAX had started before this process was forked, and a fork does not copy JAX's threads; start processes "

@@ -1,8 +1,7 @@
-"""Factories whose signature is their registration: defaults become options, which a run may sweep or fill in.
+"""Factories of schedules, proxies and adaptations, registered by their signature.
 
-A factory is a plain function. Each of its parameters with a number as default is an *option*: traced, so that runs
-with other values share one program. Schedules, proxies and adaptations, of this package or of another, are registered
-in this way alone.
+A factory is a plain function. Each parameter with a number as default is an *option*, which a run may sweep or set;
+options are traced, so that runs with other values share one program.
 """
 
 import functools
@@ -48,22 +47,22 @@ POSITIVE_SHARE = Range(0.0, 1.0, text="in (0, 1]", open_low=True)
 
 
 class Options(NamedTuple):
-    """The options of a factory, read off its signature."""
+    """Options of a factory, read from its signature."""
 
     defaults: Mapping[str, float]
-    required: tuple[str, ...]  # numbers without a default, which a run fills in
-    others: frozenset[str]  # parameters that are no options: a proxy, and those named static
+    required: tuple[str, ...]  # numbers without a default, set by the run
+    others: frozenset[str]  # static parameters and the proxy
 
 
 @dataclass(eq=False)
 class Factory:
-    """A registered function with its options; call it with options by name. Subclasses are one kind each."""
+    """A registered function with its options, called with options by name; one subclass per kind."""
 
     kind: ClassVar[str]
     known_ranges: ClassVar[Mapping[str, Range]] = {}  # of all factories of the kind
-    other_range: ClassVar[Range] = NUMBER  # of an option without one
-    static: ClassVar[tuple[str, ...]] = ("proxy",)  # parameters that are no options
-    fillable: ClassVar[tuple[str, ...]] = ()  # options that need no default, because a run fills them in
+    other_range: ClassVar[Range] = NUMBER  # of an option without a range
+    static: ClassVar[tuple[str, ...]] = ("proxy",)  # parameters that are not options
+    fillable: ClassVar[tuple[str, ...]] = ()  # options that the run sets, so that they need no default
 
     name: str
     make: Callable[..., Any] = field(repr=False)
@@ -81,12 +80,12 @@ class Factory:
         return hash((type(self), self.name))
 
     def __reduce__(self) -> Any:
-        """By its place where a module has it, else by its parts."""
+        """Pickle by module and name where possible, else by fields."""
         name = getattr(self, "__qualname__", "")
         if getattr(sys.modules.get(self.__module__), name, None) is self:
-            if self.__module__ != "__main__":  # which is another module in a process of cloudpickle's
+            if self.__module__ != "__main__":  # cloudpickle's `__main__` is another module
                 return name
-            self.make.__qualname__ = f"{name}.make"  # where pickle finds it: the decorator took its place
+            self.make.__qualname__ = f"{name}.make"  # pickle finds the function here, because the decorator replaced it
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
     @classmethod
@@ -98,16 +97,16 @@ class Factory:
         static: Iterable[str] = (),
         **traits: Any,
     ) -> Self:
-        """The factory of a function.
+        """Make the factory of a function.
 
         Args:
           name: by default the function's.
           ranges: allowed values of options; a pair of numbers stands for both ends, included.
-          static: parameters that are structure, and no options.
+          static: parameters that are structure, not options.
           traits: further fields of the class; a label of None is the name.
 
         Raises:
-          ValueError: it is no function, has a parameter that nothing can fill in, or a range belongs to no option.
+          ValueError: not a function, a parameter without a value, or a range of an unknown option.
         """
         own = str(name or getattr(make, "__name__", type(make).__name__))
         options = _options_of(f"{cls.kind} '{own}'", make, {*cls.static, *static}, cls.fillable)
@@ -124,11 +123,11 @@ class Factory:
 
     @property
     def summary(self) -> str:
-        """One line for listings: the first one of the function's docstring."""
+        """First line of the function's docstring, for listings."""
         return (inspect.getdoc(self.make) or "").partition("\n")[0].removesuffix(".")
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Refuse concrete values outside their range; traced values are not read.
+        """Raise if a concrete value is outside its range; traced values are not read.
 
         Raises:
           ValueError: naming the option, its value and what is allowed.
@@ -154,7 +153,7 @@ class Factory:
 
 
 class Made:
-    """An object that a factory made: equal to another one of equal fields, numbers compared as float32."""
+    """An object made by a factory; objects with equal fields are equal, numbers compared as float32."""
 
     factory: Factory
 
@@ -174,7 +173,7 @@ def _equal(first: Any, second: Any) -> bool:
 
 
 def _code(make: Any) -> Any:
-    """What a function is compared by: equal for the function and its copy from another process."""
+    """Key by which functions are compared: equal for a function and its copy from another process."""
     if inspect.isfunction(make):
         return make.__module__, make.__code__, make.__closure__, make.__defaults__, make.__kwdefaults__
     return make
@@ -182,7 +181,7 @@ def _code(make: Any) -> Any:
 
 def _options_of(where: str, make: Any, static: set[str], fillable: tuple[str, ...]) -> Options:
     if not callable(make):
-        raise ValueError(f"{where} must be a function that builds one; got {type(make).__name__}")
+        raise ValueError(f"{where} must be a factory function; got {type(make).__name__}")
     defaults: dict[str, float] = {}
     required, others = [], set()
     for parameter in inspect.signature(make).parameters.values():
@@ -192,8 +191,8 @@ def _options_of(where: str, make: Any, static: set[str], fillable: tuple[str, ..
         if default is parameter.empty and name not in static:
             if name not in fillable:
                 raise ValueError(
-                    f"{where}: parameter '{name}' of its factory has no default; give it a number"
-                    + (f", or name one of those that a run fills in: {', '.join(fillable)}" if fillable else "")
+                    f"{where}: parameter '{name}' of its factory needs a number as default"
+                    + (f"; parameters set by the run: {', '.join(fillable)}" if fillable else "")
                 )
             required.append(name)
         elif name not in static and isinstance(default, int | float | np.floating) and not isinstance(default, bool):

@@ -8,21 +8,21 @@ T = TypeVar("T")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """The suggestion in an unknown name's message: the nearest registered name, ignoring case."""
+    """Suggestion for an unknown name: the nearest registered name, ignoring case."""
     folded = {entry.casefold(): entry for entry in known}
     near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
     return f"; did you mean '{folded[near[0]]}'?" if near else ";"
 
 
 class UnknownNameError(KeyError):
-    """A name that is not registered; its text is one sentence for a person."""
+    """A name that is not registered; its text is one sentence."""
 
     def __str__(self) -> str:
         return self.args[0]
 
 
 def unknown(kind: str, entries: Iterable[str], name: str) -> str:
-    """The sentence about a name that is not there."""
+    """Message about an unknown name."""
     return f"unknown {kind} '{name}'{hint(name, entries)} registered: {', '.join(sorted(entries))}"
 
 

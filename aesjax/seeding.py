@@ -1,4 +1,4 @@
-"""Named random streams, so that what one part of a run draws never depends on what another part drew."""
+"""Named random streams: the draws of one part of a run are independent of the draws of other parts."""
 
 import zlib
 
@@ -6,5 +6,5 @@ import jax
 
 
 def stream(key: jax.Array, name: str) -> jax.Array:
-    """The sub-key of ``key`` that belongs to ``name``: a fold-in of the name's CRC-32."""
+    """Sub-key of ``key`` for ``name``: a fold-in of the name's CRC-32."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))

@@ -1,4 +1,4 @@
-"""Values checked by their annotations: what a person passes, and what a file holds."""
+"""Validation of values by their annotations, for user input and files."""
 
 import math
 import types
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Bounds(NamedTuple):
-    """Smallest and largest allowed number, in an annotation; any pair will do."""
+    """Smallest and largest allowed number, in an annotation; any pair works."""
 
     least: float
     most: float = 2**53 - 1  # a whole number that a float holds exactly
@@ -29,13 +29,13 @@ _PLAIN: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
 
 
 def typed(wanted: Any, value: Any, where: str, other: Callable[[Any, Any, str], Any] | None = None) -> Any:
-    """``value`` as one of the annotated type: NumPy's and JAX's numbers become Python's, 1e5 an int, lists tuples.
+    """Convert ``value`` to the annotated type: NumPy and JAX numbers to Python's, 1e5 to an int, lists to tuples.
 
     Args:
-      other: reads a type that is no number, text, flag, tuple or mapping of them; by default such a value passes.
+      other: converts types other than numbers, texts, flags, tuples and mappings; by default such values pass.
 
     Raises:
-      ValueError: naming where, what must be there, and what is.
+      ValueError: names the field, the allowed values and the value.
     """
     origin, arguments = get_origin(wanted), get_args(wanted)
     if origin is Annotated:
@@ -61,7 +61,7 @@ def typed(wanted: Any, value: Any, where: str, other: Callable[[Any, Any, str], 
         require(fits, where, f"a list of {size or 'at least one'}", value)
         return tuple(typed(arguments[0], each, where, other) for each in value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        require(isinstance(value, Mapping), where, "an object with names", value)
+        require(isinstance(value, Mapping), where, "a mapping", value)
         return {name: typed(arguments[1], each, f"{where}.{name}", other) for name, each in value.items()}
     if wanted not in _PLAIN:
         return value if other is None else other(wanted, value, where)
@@ -75,13 +75,13 @@ def typed(wanted: Any, value: Any, where: str, other: Callable[[Any, Any, str], 
 
 
 def several(value: Any) -> bool:
-    """Whether ``value`` is several: a list, an array, a generator, and no text, mapping or named tuple."""
+    """Whether ``value`` is a collection: a list, array or generator, but not a text, mapping or named tuple."""
     one = isinstance(value, str | bytes | Mapping) or hasattr(value, "_fields") or getattr(value, "shape", None) == ()
     return isinstance(value, Iterable) and not one
 
 
 def require(fits: bool, where: str, text: str, value: Any) -> None:
-    """Raise the ValueError about a value that is not what ``text`` says, unless it ``fits``."""
+    """Raise ``ValueError("WHERE must be TEXT; got VALUE")`` unless ``fits``."""
     if not fits:
         raise ValueError(f"{where} must be {text}; got {value!r:.60}")
 
@@ -93,7 +93,7 @@ def check_fields(thing: Any) -> None:
 
 
 def checked(function: F) -> F:
-    """A function whose arguments are checked by their annotations; None stands for a default. A decorator."""
+    """Decorator that checks arguments by their annotations; None stands for a default."""
     own, hints = signature(function), get_type_hints(function, include_extras=True)
 
     @wraps(function)

@@ -15,13 +15,13 @@ class Signals(NamedTuple):
     """Quantities of one gradient step that a schedule may read; ``None`` means not reported.
 
     A schedule or proxy that needs an absent field raises when it is traced and names the field.
-    B = residuals of the update batch (``2 * batch`` for twin critics), W = newest transitions kept.
+    B = residuals of the update batch (``2 * batch`` for twin critics), W = newest transitions stored.
     """
 
     td_error: Array | None = None  # (B,) float32, raw temporal-difference errors of the update batch; reward
     value_loss: Array | None = None  # () float32, critic loss of the update batch; reward squared
     critic_drift: Array | None = None  # () float32, norm of the critic's parameter change in this step
-    log_prob: Array | None = None  # (B,) float32, log-density of the current policy's own actions; nats
+    log_prob: Array | None = None  # (B,) float32, log-density of actions drawn from the current policy; nats
     fresh_td_error: Array | None = None  # (W,) float32, residuals of the newest transitions when they arrived; reward
     fresh_critic_drift: Array | None = None  # () float32, mean |Q_new - Q_old| on the newest transitions; reward
     model_error: Array | None = None  # () float32, one-step prediction error on the newest transitions; variances
@@ -34,14 +34,14 @@ class ScheduleLogs(NamedTuple):
     """Diagnostics of a schedule's last update, all () float32."""
 
     proxy: Array  # raw drift proxy of the step; 0 for schedules without one
-    proxy_smooth: Array  # the same after smoothing
+    proxy_smooth: Array  # the proxy after smoothing
     weight_raw: Array  # entropy weight before clipping
     at_min: Array  # 1 where the clip lifted the weight to lambda_min, else 0
     at_max: Array  # 1 where the clip cut the weight to lambda_max, else 0
 
 
 class ScheduleState(NamedTuple):
-    """A schedule's whole memory; a leaf of the caller's scan carry."""
+    """Complete memory of a schedule; a leaf of the caller's scan carry."""
 
     weight: Array  # () float32, the entropy weight for the step about to run; reward per nat
     count: Array  # () int32, updates seen so far
@@ -69,11 +69,11 @@ class Levers(NamedTuple):
     ``None``: no adaptation of the program adjusts it, and nothing is computed for it.
     """
 
-    window: Array | None = None  # () float32, batches are drawn from so many newest transitions; inf: from all
+    window: Array | None = None  # () float32, number of newest transitions that batches are drawn from; inf: all
     refresh: Array | None = None  # () float32 in [0, 1], step of the critic's parameters towards fresh ones; 0: none
-    refresh_actor: Array | None = None  # () float32 in [0, 1], the same of the actor; there wherever `refresh` is
+    refresh_actor: Array | None = None  # () float32 in [0, 1], step of the actor's parameters; present if `refresh` is
     rate: Array | None = None  # () float32, factor of every learning rate
-    refresh_units: Array | None = None  # () float32, units as active as that share of their layer begin anew; 0: none
+    refresh_units: Array | None = None  # () float32, share of a layer's activity up to which units are reset; 0: none
     updates: Array | None = None  # () float32 >= 1, gradient steps per vector step; a fraction: the chance of one more
 
 
@@ -81,10 +81,10 @@ class AdaptationState(NamedTuple):
     """Memory of all adaptations of a run; a leaf of the caller's scan carry."""
 
     levers: Levers  # a due refresh stays due until the caller has done it and set it to 0
-    ratio: Array  # () float32 >= 1, how much more drift there is than usual
-    stored: Array  # () float32, transitions in the replay in the step about to run; 0 where there is none
+    ratio: Array  # () float32 >= 1, drift relative to its usual level
+    stored: Array  # () float32, transitions in the replay in the step about to run; 0 without a replay
     count: Array  # () int32, updates seen so far
-    signal: Any  # state of what the ratio comes from
+    signal: Any  # state of the schedules behind the ratio
     memory: Any  # of the single adaptations
 
 
@@ -103,9 +103,9 @@ Proxy = Callable[[Signals], Array]
 
 
 class Program(NamedTuple):
-    """One run as pure functions. ``run`` is data that never changes, ``state`` is all that does.
+    """One run as pure functions. ``run`` is constant data, ``state`` is all that changes.
 
-    ``step`` () int32 is the number of vector steps done, from the host and equal for all stacked runs.
+    ``step`` () int32 is the number of vector steps done, from the host and equal for all runs of a batch.
     """
 
     init: Callable[[Any], Any]  # run -> state

@@ -1,4 +1,4 @@
-"""Maximum-entropy carriers of aesjax (losses and one update each), their run loop, and `make_train`."""
+"""Carriers of aesjax (losses and one update each), their run loop, and `make_train`."""
 
 from agents.carriers import CARRIERS
 from agents.common.carrier import Carrier, OnPolicyCarrier, Transition, UpdateOut

@@ -22,10 +22,10 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         ppo.PpoHyper,
         check_hyper,
         baseline="fixed",
-        absent={"fresh_critic_drift": "its newest transitions are its update batch, take source 'update'"},
+        absent={"fresh_critic_drift": "its update batch is its newest transitions; use source 'update'"},
         unturned={
-            "window": "it keeps no replay: every rollout is new, and is dropped once it has been learned from",
-            "updates": "it takes its gradient steps after a rollout; their number is set by 'epochs' and 'minibatches'",
+            "window": "it has no replay: each rollout is dropped after the updates on it",
+            "updates": "'epochs' and 'minibatches' set the number of its gradient steps",
         },
         meaning=(
             *("hidden", "activation", "shared", "layer_norm", "log_std_bounds", "normalise_obs", "normalise_reward"),

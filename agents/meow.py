@@ -1,6 +1,6 @@
 """MEow (Chao et al. 2024): one energy-based normalising flow is actor and critic. Its scaled unnormalised log-density
 is the soft Q, its scaled log-normaliser the soft V, so there is no actor loss. The entropy weight multiplies the
-flow's part of both (`soft_value`); the policy itself depends on it only through what the flow learns."""
+flow's part of both (`soft_value`); the policy depends on it only through the learned flow."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class MeowHyper(NamedTuple):
 
     learning_rate: Array | float = 1e-3  # all parameters, one Adam
     gamma: Array | float = 0.99
-    tau: Array | float = 0.005  # step of the target towards the online network; the reference has 1e-4 to 5e-3
+    tau: Array | float = 0.005  # step of the target towards the online network; 1e-4 to 5e-3 in the reference
     reference_weight: Array | float = 0.25  # reward per nat; multiplies the reward shifts under shift_units "ref"
     max_norm: Array | float = 30.0  # global norm above which gradients are scaled down
     weight_decay: Array | float = 0.0  # AdamW, of all parameters
@@ -39,7 +39,7 @@ class MeowConfig:
     log_sigma_min: float = -5.0  # bounds of the prior's log standard deviation, before the tanh
     log_sigma_max: float = -0.3
     dropout: float = 0.1  # online Q in training only
-    shift_units: str = "ref"  # what multiplies the shifts: the reference weight, the entropy weight ("lam") or 1
+    shift_units: str = "ref"  # factor of the shifts: reference weight, entropy weight ("lam") or 1 ("one")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -112,7 +112,6 @@ class Meow(Carrier):
 
     @property
     def flow(self) -> Any:
-        """Flow, prior scale and reward shifts: `agents.common.flow.ConditionalFlow`."""
         from agents.common.flow import ConditionalFlow  # with distrax, which takes seconds to import
 
         c = self.config
@@ -121,7 +120,7 @@ class Meow(Carrier):
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """The flow; it is actor and critic."""
+        """The flow, which is both actor and critic."""
         return (Network(self.flow, "critic", lambda obs, action: (obs, action), target="target"),)
 
     def apply(self, params: Any, method: str, *args: Any) -> Any:
@@ -142,7 +141,7 @@ class Meow(Carrier):
         return self.sample(state.params, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[0]
 
     def act_deterministic(self, state: MeowState, obs: Array) -> Array:
-        """Mode of the pre-tanh density; in general not that of the action's density."""
+        """Mode of the pre-tanh density, which is in general not the mode of the action's density."""
         return self.apply(state.params, "generate", jnp.zeros((obs.shape[0], self.action_size)), obs)[0]
 
     def entropy(self, state: MeowState, obs: Array, key: Array) -> Array:
@@ -197,7 +196,7 @@ class Meow(Carrier):
         (loss, error), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
         rate, decay = hyper.learning_rate, hyper.weight_decay
         moved = descend(state.params, grads, state.opt, rate, max_norm=hyper.max_norm, decay=decay)
-        # A loss that is not finite costs one step, not the run; it is reported as it is.
+        # A loss that is not finite skips one step and is reported unchanged.
         finite = jnp.isfinite(loss)
         params, opt = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, (state.params, state.opt))
         new_target = polyak(state.target, params, hyper.tau)

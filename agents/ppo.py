@@ -29,7 +29,7 @@ class PpoHyper(NamedTuple):
     policy's std then has no equilibrium but shrinks for every weight below sqrt(2), the slower the larger it is.
     """
 
-    learning_rate: Array | float = 3e-4  # Adam, eps 1e-5; never annealed, which would forbid answering a late drift
+    learning_rate: Array | float = 3e-4  # Adam, eps 1e-5; not annealed, so that the agent can respond to late drift
     gamma: Array | float = 0.99
     gae_lambda: Array | float = 0.95
     clip: Array | float = 0.2  # of the ratio, and of the value's change where that is clipped
@@ -75,7 +75,7 @@ class PpoState(NamedTuple):
     obs_moments: Moments  # (S,)
     return_moments: Moments  # () of the discounted return
     value_moments: Moments  # () of the value network's targets
-    discounted: Array  # (N,) discounted return of the episodes under way
+    discounted: Array  # (N,) discounted return of the unfinished episodes
     rate: Array  # () multiplier of the learning rate, 1 unless adaptive
 
 
@@ -86,9 +86,9 @@ class Rows(NamedTuple):
     action: Array  # (B, A)
     log_prob: Array  # (B,) of the policy that acted
     advantage: Array  # (B,)
-    value: Array  # (B,) what the value network said of the state, in its newest units
+    value: Array  # (B,) value of the state, in the value network's newest units
     target: Array  # (B,) in the value network's units
-    reward: Array  # (B,) in standard deviations of the rollout's advantages, which the bonus is weighed against
+    reward: Array  # (B,) advantages in standard deviations of the rollout
     weight: Array | None = None  # (B,) 1 where the row counts, else 0; None: all do
 
 
@@ -194,7 +194,7 @@ class Ppo(OnPolicyCarrier):
         return jnp.clip(self.apply(state.params, self.view(state, obs))[0], -1.0, 1.0)
 
     def entropy(self, state: PpoState, obs: Array, key: Array) -> Array:
-        """Analytic, of the Gaussian before its samples are clipped to the action box; the same in every state."""
+        """Analytic entropy of the Gaussian before its samples are clipped to the action box, equal in every state."""
         return _entropy(self.apply(state.params, self.view(state, obs))[1])
 
     def scale_reward(
@@ -203,15 +203,15 @@ class Ppo(OnPolicyCarrier):
         """Rewards over the standard deviation of the discounted return, or times `reward_scale`."""
         if not self.config.normalise_reward:
             return state, reward * hyper.reward_scale
-        reward, done = masks.kept(valid, reward), 1.0 - masks.kept(valid, 1.0 - done)  # what does not count ends
+        reward, done = masks.kept(valid, reward), 1.0 - masks.kept(valid, 1.0 - done)  # an invalid row ends the sum
         discounted = hyper.gamma * state.discounted + reward
         moments = merge(state.return_moments, discounted, valid)
         scaled = jnp.clip(reward / jnp.sqrt(moments.var + 1e-8), -10.0, 10.0)
         return state._replace(return_moments=moments, discounted=discounted * (1.0 - done)), scaled
 
     def prepare(self, state: PpoState, rollout: Rollout, hyper: PpoHyper) -> tuple[PpoState, Rows, Array]:
-        """Advantages and targets of a rollout, and its residuals in reward units."""
-        # Values and log-probabilities of the whole rollout in one pass: the parameters are those that acted.
+        """Advantages, targets and residuals of a rollout; residuals in reward units."""
+        # Values and log-probabilities of the complete rollout in one pass, under the parameters that acted.
         mean, log_std, output = self.apply(state.params, rollout.obs)
         next_output = self.apply(state.params, rollout.next_obs)[2]
         log_prob = _log_prob(mean, log_std, rollout.action)
@@ -256,14 +256,14 @@ class Ppo(OnPolicyCarrier):
         signals = Signals(
             value_loss=critic,
             critic_drift=optax.tree.norm({k: v for k, v in moved.items() if k in ("value", "trunk")}),
-            log_prob=-entropy.reshape(1),  # its exact mean: the entropy is known
+            log_prob=-entropy.reshape(1),  # the exact mean, because the entropy is known
             reward=masks.compact(batch.reward, None if weight is None else weight > 0),
         )
         metrics = {"critic_loss": critic, "actor_loss": actor, "kl": kl, "clip_fraction": outside}
         return UpdateOut(state._replace(params=params, opt=opt), jax.lax.stop_gradient(signals), metrics)
 
     def end_epoch(self, state: PpoState, metrics: dict[str, Array], hyper: PpoHyper) -> PpoState:
-        """State with the learning rate that the policy's divergence asks for, if it is adaptive."""
+        """State with the learning rate adapted to the policy's KL divergence, if it is adaptive."""
         if not self.config.adaptive_rate:
             return state
         kl, target = metrics["kl"], hyper.kl_target

@@ -175,6 +175,6 @@ class Sac(Carrier):
             # Fresh actions of the policy just updated, as the reference's temperature step draws them.
             log_prob=jax.lax.stop_gradient(self.sample(actor, batch.obs, noise[1])[1]),
         )
-        metrics = {"critic_loss": critic_value, "actor_loss": loss}  # 0 where a delayed actor was not due
+        metrics = {"critic_loss": critic_value, "actor_loss": loss}  # 0 where the delayed actor had no step
         new = Networks(actor, critic, polyak(state.target, critic, hyper.tau), actor_opt, critic_opt)
         return UpdateOut(new, signals, metrics)

@@ -21,7 +21,7 @@ from agents.common.optim import Networks, begin, descend, polyak
 from agents.common.stein import nearest_neighbour_entropy, stein_directions
 from agents.sac import critic_loss
 
-ENTROPY_OBS, ENTROPY_PARTICLES = 32, 64  # of the entropy estimate; more change it by less than its bias
+ENTROPY_OBS, ENTROPY_PARTICLES = 32, 64  # of the entropy estimate; more states change it by less than its bias
 _EVALUATION_SAMPLES = 32
 _SQUASH_EPS = 1e-6  # e of log(1 - a^2 + e)
 _LEAST_BANDWIDTH = 1e-3  # the reference adds 1e-8 instead of taking a maximum
@@ -47,7 +47,7 @@ class SqlConfig:
     batch_size: Count = 256
     value_samples: Count = 16  # K: uniform proposals of the soft value
     fixed_particles: Count = 16  # Kf: where the score is taken
-    updated_particles: Count = 16  # Ku: those that the sampler moves
+    updated_particles: Count = 16  # Ku: particles that the sampler moves
     layer_norm: bool = False  # in the critics' hidden layers, before the activation
     schedule_sampler: bool = True  # off: the sampler keeps `SqlHyper.reference_weight`
 
@@ -83,10 +83,10 @@ def soft_target(reward: Array, terminated: Array, next_value: Array, *, gamma: A
 
 
 def log_target(q: Array, action: Array, *, temperature: Array | float) -> Array:
-    """Log-density that the sampler is to follow, ``min_i Q_i / T + sum_d log(1 - a_d^2 + e)``, (...,) nats.
+    """Log-density of the sampler's target, ``min_i Q_i / T + sum_d log(1 - a_d^2 + e)``, (...,) nats.
 
     The score is taken with respect to the action, so that the second term, the correction of a pre-tanh density,
-    makes the law ``exp(Q / T) prod_d (1 - a_d^2)``; so in all references.
+    gives the distribution ``exp(Q / T) prod_d (1 - a_d^2)``, as in all references.
 
     Args:
       q: (2, ...); action: (..., A); temperature: () T > 0, units of ``q`` per nat.
@@ -105,7 +105,7 @@ class Sql(Carrier):
 
     @property
     def actor(self) -> MLP:
-        """The sampler: observation and noise to the action before its tanh."""
+        """The sampler network: observation and noise to the pre-tanh action."""
         return MLP(self.config.hidden, self.action_size)
 
     @property
@@ -114,7 +114,7 @@ class Sql(Carrier):
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Sampler, seen with zero noise, and critics."""
+        """Sampler, evaluated at zero noise, and critics."""
         quiet = lambda obs, action: (jnp.concatenate([obs, jnp.zeros_like(action)], -1),)  # noqa: E731
         return (
             Network(self.actor, "actor", quiet, "actor", "actor_opt"),
@@ -152,7 +152,7 @@ class Sql(Carrier):
         return self.particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, self.action_size)))[:, 0]
 
     def act_deterministic(self, state: Networks, obs: Array) -> Array:
-        """The best of a fixed set of sampler outputs by the smaller critic."""
+        """Best of a fixed set of sampler outputs under the smaller critic."""
         # Part of the evaluation policy, not of a run: equal for every run and every evaluation.
         bank = np.random.default_rng(0).standard_normal((_EVALUATION_SAMPLES + 1, self.action_size)).astype(np.float32)
         bank[0] = 0.0
@@ -161,7 +161,10 @@ class Sql(Carrier):
         return jnp.take_along_axis(action, best[:, None, None], 1)[:, 0]
 
     def entropy(self, state: Networks, obs: Array, key: Array) -> Array:
-        """Nearest-neighbour (Kozachenko-Leonenko) estimate from particles of `ENTROPY_OBS` states: no density here."""
+        """Nearest-neighbour (Kozachenko-Leonenko) estimate from particles of `ENTROPY_OBS` states.
+
+        The sampler has no density.
+        """
         obs = obs[:ENTROPY_OBS]
         noise = jax.random.normal(key, (obs.shape[0], ENTROPY_PARTICLES, self.action_size))
         return jnp.mean(jax.vmap(nearest_neighbour_entropy)(self.particles(state.actor, obs, noise)))
@@ -225,6 +228,6 @@ class Sql(Carrier):
         value_loss = jax.lax.stop_gradient(loss) / scale**2
         critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
         signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)
-        # The Stein norm, nats per action unit, says how far the sampler is from its law; its surrogate loss does not.
+        # The Stein norm, nats per action unit, measures the distance of the sampler from its target; its loss does not.
         metrics = {"critic_loss": value_loss, "actor_loss": stein_norm}
         return UpdateOut(new, signals, metrics)

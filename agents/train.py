@@ -1,4 +1,4 @@
-"""`make_train`: the training of one run as one pure function, to be jitted and mapped over from outside."""
+"""`make_train`: the training of one run as one pure function, to be jitted and mapped over by the caller."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -58,18 +58,18 @@ def make_train(
     Args:
       task: a registered name, ``gymnasium:ID``, an `envs.Task`, an environment of gymnax, Brax, MuJoCo Playground
         or Gymnasium, or a function that makes one.
-      carrier: a registered name, or a carrier of your own.
+      carrier: a registered name or a custom carrier.
       pattern: drift pattern; the drift sample is that of the seed.
       steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations`` below 2^31.
       evaluations: after the one at step 0.
       episodes: per evaluation.
       segments: between changes of the drift.
-      num_envs: parallel environments; by default 4, on-policy 8.
+      num_envs: parallel environments; by default 1, so a gradient step per environment step, and on-policy 8.
       replay: transitions in the replay; by default a twentieth of ``steps``.
       warmup: environment steps with random actions; by default a hundredth of ``steps``, at least 128.
       base: the carrier's own entropy weight, reward per nat, from which schedules start.
-      observe: "drift" appends the true drift values to the observations of policy and critics: a reference, no method.
-      adaptations: what else the schedule's signal adjusts, such as ``recent(share=0.1)``.
+      observe: "drift" appends the true drift values to the observations of policy and critics: a reference.
+      adaptations: other quantities adjusted by the schedule's signal, such as ``recent(share=0.1)``.
       **settings: fields of the carrier's config and hyper, such as ``hidden=(64, 64)``, ``learning_rate=1e-3``.
 
     Raises:
@@ -82,14 +82,14 @@ def make_train(
     """
     spec = carrier if isinstance(carrier, CarrierSpec) else CARRIERS[carrier]
     config, hyper = _settings(spec, settings)
-    num = (8 if "rollout" in config else 4) if num_envs is None else num_envs
+    num = (8 if "rollout" in config else 1) if num_envs is None else num_envs
     if not isinstance(base, Tracer | None):
         require(0.0 <= typed(float, base, "base") < float("inf"), "base", "finite and not negative", base)
     if steps % (num * evaluations):
-        wanted = f"a positive multiple of {num} environments times {evaluations} evaluations"
-        raise ValueError(f"steps must be {wanted}; got {steps}")
+        unit = f"{num * evaluations} (num_envs={num} times evaluations={evaluations})"
+        raise ValueError(f"steps must be a positive multiple of {unit}; got {steps}")
     if steps >= 2**31:  # JAX has no longer integers by default
-        raise ValueError(f"column 'step' of make_train counts to 2^31 - 1, a study further; got steps={steps}")
+        raise ValueError(f"column 'step' of make_train counts to 2^31 - 1; use a study for more; got steps={steps}")
     total = steps // num
     if "rollout" in config:
         fit_rollout(config, total // evaluations, num)
@@ -145,7 +145,7 @@ def make_train(
 
 
 def _schedule_of(given: Any) -> Schedule:
-    """The schedule of a name, a constant weight (), a factory or a function; ValueError for anything else."""
+    """Schedule from a name, a constant weight (), a factory or a function; ValueError for anything else."""
     if isinstance(given, str):
         return SCHEDULES[given]()
     if isinstance(given, int | float | np.number | jax.Array):
@@ -156,7 +156,7 @@ def _schedule_of(given: Any) -> Schedule:
 
 
 def _seed_of(given: Any) -> Array:
-    """The seed () in a whole number or a PRNG key; ValueError for anything else."""
+    """Seed () from a whole number or a PRNG key; ValueError for anything else."""
     if isinstance(given, jax.Array) and jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
         given = jax.random.key_data(given)
     value = given if isinstance(given, jax.Array) else np.asarray(given)
@@ -168,18 +168,18 @@ def _seed_of(given: Any) -> Array:
 
 
 class Learner(NamedTuple):
-    """One carrier in one world: all that the runs of a program share."""
+    """One carrier in one world: the part that all runs of a program share."""
 
     spec: CarrierSpec
     world: World
     agent: Carrier | OnPolicyCarrier
     sizes: LoopConfig
-    supply: Supply  # transitions from which a run draws its batches
+    supply: Supply  # transitions in a run's replay
     facts: Mapping[str, float]  # numbers that schedules request by name
 
     @property
     def updates(self) -> int:
-        """Gradient steps of a run, the ticks of its schedule."""
+        """Gradient steps of a run, which are the steps of its schedule."""
         return int(self.facts["updates"])
 
     @property
@@ -190,7 +190,7 @@ class Learner(NamedTuple):
         return stream_stride(self.updates // intervals if on_policy else self.sizes.interval, LoopConfig.stream_samples)
 
     def program(self, record: Sequence[DriftProxy] = ()) -> Program:
-        """The program of its runs, which measures the proxies ``record`` besides those that schedules read."""
+        """The program of its runs; ``record`` names proxies to measure besides those that schedules read."""
         return make_program(self.world, self.agent, self.sizes, self.supply, tuple(record))
 
 
@@ -259,7 +259,7 @@ def _in_envs(count: int, num_envs: int) -> int:
 
 
 def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Static structure, complete, and traced floats of a carrier; ValueError for a setting that it does not have."""
+    """Complete static structure and traced floats of a carrier; ValueError for an unknown setting."""
     fields = [field.name for field in dataclasses.fields(spec.config)]
     known = (*fields, *spec.hyper._fields)
     for name in settings:
@@ -274,7 +274,7 @@ def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, An
 
 
 def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:
-    """Set the longest rollout up to the given one that divides ``interval``, in equal minibatches of about its size."""
+    """Use the longest rollout up to the given one that divides ``interval``, in equal minibatches of similar size."""
     rows = config["rollout"] * num_envs / config["minibatches"]
     config["rollout"] = max(n for n in range(1, min(config["rollout"], interval) + 1) if interval % n == 0)
     size = config["rollout"] * num_envs
@@ -284,15 +284,15 @@ def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:
 
 
 def as_task(task: Any, **options: Any) -> envs.Task:
-    """A task from a name, a task, an environment of another library, or a function that makes one.
+    """Task from a name, a task, an environment of another library, or a function that makes one.
 
     Raises:
-      ValueError, UnknownNameError: it is none of them.
+      ValueError, UnknownNameError: ``task`` is not one of these.
     """
     if isinstance(task, str):
         return envs.make(task, **options)
     if not isinstance(task, envs.Task) and not callable(task) and not adapter_of(task):
         kinds = "an envs.Task, a gymnax, Brax, Playground or Gymnasium environment, or a function that makes one"
-        raise ValueError(f"a task is a name, {kinds}; got {type(task).__name__}")
+        raise ValueError(f"task must be a registered name, {kinds}; got {type(task).__name__}")
     name = getattr(task, "name", None) or getattr(task, "__name__", type(task).__name__)
     return envs.build(name, adopt_task(name, task), **options)

@@ -161,15 +161,25 @@ HC, HT = (
 HC_PPO, HO = "halfcheetah-ppo*", "hopper-sac*"
 ANT = "isaac-ant-ppo*"
 CHOICE, CONFIRMATION = tuple(range(1, 11)), tuple(range(11, 21))
-_SMALL = {RECENT: "`fixed+recent`", UTD: "`fixed+recent+utd`"}
+_SMALL = {RECENT: "`fixed+recent`, 1:4", UTD: "`fixed+recent`, 1:1"}
+
+_DETECTED = {"`aes_c+refresh:threshold=3` †": REFRESH, f"`{TYPED[CHANGE]}` †": CHANGE}
+_LOADED = {"`fixed+recent`": RECENT, "`aes_c+refresh` †": "AES-C+refresh", "`oracle+window`": "oracle+window"}
+_RESETS = {f"`{TYPED[RESET]}`, at changes": RESET}
+#: Task and carrier, studies, task, opponent, label -> method.
+_ON_ROBOTS = [
+    ("HalfCheetah SAC, Adam loaded", HC, "halfcheetah", "SAC+fixed", _LOADED),
+    ("HalfCheetah SAC", HT, "halfcheetah", "SAC+fixed", {"`fixed+recent`": RECENT, **_DETECTED}),
+    ("Hopper SAC", HO, "hopper", "SAC+fixed", _DETECTED),
+    ("Walker2d SAC", "walker2d-sac*", "walker2d", "SAC+fixed", dict(list(_DETECTED.items())[1:])),
+    ("IsaacAnt PPO", ANT, "isaac_ant", "PPO", dict(list(_DETECTED.items())[:1])),
+    ("HalfCheetah PPO", HC_PPO, "halfcheetah", "PPO", _RESETS),
+    ("Ingenuity PPO", "ingenuity-ppo", "isaac_ingenuity", "PPO", _RESETS),
+]
 
 #: The tables of differences, by name.
 FAMILIES = {
     "aes": Family("AES minus its carrier, toy task", [toy(carrier) for carrier in CARRIERS]),
-    "helps": Family(
-        "SAC `fixed+recent+utd` minus `fixed`, ten new seeds",
-        small("SAC", {UTD: ""}, ("toy", *MECHANICS), CONFIRMATION),
-    ),
     "robots": Family(
         "AES minus its carrier",
         [
@@ -183,16 +193,6 @@ FAMILIES = {
             robot("Humanoid PPO", "claims-humanoid-ppo", "humanoid", "PPO+AES", "PPO"),
             robot("Isaac Humanoid PPO", "claims-isaac-humanoid-ppo", "isaac_humanoid", "PPO+AES", "PPO"),
             robot("AllegroHand PPO", "claims-isaac-allegro-hand-ppo", "isaac_allegro_hand", "PPO+AES", "PPO"),
-        ],
-        THREE,
-        0,
-    ),
-    # PPO's default constant is PPO itself, in the table above.
-    "robot-default": Family(
-        "AES minus the default constant",
-        [
-            robot("HalfCheetah SAC", HC, "halfcheetah", "SAC+AES", "SAC+fixed"),
-            robot("Walker2d SAC", "walker2d-sac*", "walker2d", "SAC+AES", "SAC+fixed"),
         ],
         THREE,
         0,
@@ -211,28 +211,12 @@ FAMILIES = {
         THREE,
         0,
     ),
-    # Only opponents that were trained under every pattern of the row count as its grid.
     "robot-adaptations": Family(
         "return minus the default constant's",
         [
-            robot(
-                "HalfCheetah SAC, optimiser state loaded: `fixed+recent`",
-                HC,
-                "halfcheetah",
-                f"SAC+{RECENT}",
-                "SAC+fixed",
-            ),
-            robot("the same: `aes_c+refresh` †", HC, "halfcheetah", "SAC+AES-C+refresh", "SAC+fixed"),
-            robot("the same: `oracle+window`", HC, "halfcheetah", "SAC+oracle+window", "SAC+fixed"),
-            robot("HalfCheetah SAC: `fixed+recent`", HT, "halfcheetah", f"SAC+{RECENT}", "SAC+fixed"),
-            robot("the same: `aes_c+refresh:threshold=3` †", HT, "halfcheetah", f"SAC+{REFRESH}", "SAC+fixed"),
-            robot("the same: `aes_c+recent+refresh:threshold=3` †", HT, "halfcheetah", f"SAC+{CHANGE}", "SAC+fixed"),
-            robot("Hopper SAC: `aes_c+refresh:threshold=3` †", HO, "hopper", f"SAC+{REFRESH}", "SAC+fixed"),
-            robot("the same: `aes_c+recent+refresh:threshold=3` †", HO, "hopper", f"SAC+{CHANGE}", "SAC+fixed"),
-            robot(f"Walker2d SAC: `{TYPED[CHANGE]}` †", "walker2d-sac*", "walker2d", f"SAC+{CHANGE}", "SAC+fixed"),
-            robot("Isaac Ant PPO: `aes_c+refresh:threshold=3` †", ANT, "isaac_ant", f"PPO+{REFRESH}", "PPO"),
-            robot(f"HalfCheetah PPO: `{TYPED[RESET]}`, at changes", HC_PPO, "halfcheetah", f"PPO+{RESET}", "PPO"),
-            robot("Ingenuity PPO: the same", "ingenuity-ppo", "isaac_ingenuity", f"PPO+{RESET}", "PPO"),
+            robot(f"{head}: {label}", names, task, f"{head.split()[1].strip(',')}+{method}", default)
+            for head, names, task, default, methods in _ON_ROBOTS
+            for label, method in methods.items()
         ],
         THREE,
         0,
@@ -246,18 +230,14 @@ FAMILIES = {
         ],
     ),
     "small-tasks": Family(
-        "SAC: return minus a constant weight's",
+        "SAC: return minus a constant weight's, 1:4",
         [
             *small("SAC", _SMALL, ("toy", *MECHANICS), CHOICE),
-            *small("SAC", {UTD: "`fixed+recent+utd`, new seeds"}, ("toy", *MECHANICS), CONFIRMATION),
+            *small("SAC", {UTD: "`fixed+recent`, 1:1, new seeds"}, ("toy", *MECHANICS), CONFIRMATION),
         ],
     ),
-    "small-tasks-ppo": Family(
-        "PPO: return minus a constant weight's",
-        small("PPO", {RESET: "partial resets at the change points"}, ("toy", *MECHANICS), CHOICE),
-    ),
     "small-tasks-others": Family(
-        "SQL and MEow: return minus a constant weight's",
+        "return minus a constant weight's, 1:4",
         [row for carrier in ("SQL", "MEow") for row in small(carrier, _SMALL, ("reacher",))],
     ),
 }
@@ -306,11 +286,19 @@ def measured(name: str) -> dict:
     return json.loads((BENCHMARKS / f"{name}.json").read_text())
 
 
+def counted(case: Mapping) -> str:
+    """Number of runs in words."""
+    return f"{case['runs']} run{'s' * (case['runs'] > 1)}"
+
+
 @table
 def rejax() -> str:
     """Updates per second of SAC on the toy task and of PPO on the pendulum, as ratios."""
     cases = measured("updates_rejax")["cases"]
-    head = ["median [range]", *(f"{c['carrier'].upper()}, {c['task']}, {c['runs']} runs" for c in cases)]
+    head = [
+        "median [range]",
+        *(f"{c['carrier'].upper()}, {c['task']}, {counted(c)}" for c in cases),
+    ]
 
     def line(label, key):
         found = [c["ratios"].get(key) for c in cases]
@@ -319,10 +307,10 @@ def rejax() -> str:
     return rows(
         head,
         [
-            line("constant weight over rejax", "fixed_over_rejax"),
-            line("`aes` over rejax", "aes_over_rejax"),
-            line("time of `aes` over a constant's", "schedule_cost_aes"),
-            line("time of `aes_r+window` over `aes_r`'s", "lever_cost_aes_r+window"),
+            line("rate of a constant weight / rejax", "fixed_over_rejax"),
+            line("rate of `aes` / rejax", "aes_over_rejax"),
+            line("time of `aes` / constant weight", "schedule_cost_aes"),
+            line("time of `aes_r+window` / `aes_r`", "lever_cost_aes_r+window"),
         ],
     )
 
@@ -337,7 +325,7 @@ def costs() -> str:
             name = key.removeprefix(prefix)
             label = f"`{re.split('[:+]', name)[0]}:proxy=dynamics`" if ":" in name else f"`{name}`"
             body.append([label, f"{ratio['median']:.2f} [{ratio['min']:.2f}, {ratio['max']:.2f}]"])
-    return rows(["SAC, toy, 10 runs", "time over the schedule's alone, median [range]"], body)
+    return rows(["SAC, toy, 10 runs", "time relative to the schedule alone, median [range]"], body)
 
 
 @table
@@ -347,7 +335,7 @@ def physics() -> str:
     for case in measured("mujoco_physics_512")["cases"]:
         ratios = [case["ratios"][f"mujoco_over_{other}"]["median"] for other in ("raw_batch", "gymnasium")]
         body.append([case["task"], *(f"{ratio:.2f}" for ratio in ratios)])
-    return rows(["task", "over bare `mujoco.batch.Batch`", "over a Gymnasium loop"], body)
+    return rows(["task", "rate relative to bare `mujoco.batch.Batch`", "rate relative to a Gymnasium loop"], body)
 
 
 @table
@@ -356,14 +344,14 @@ def growth() -> str:
     runs = measured("growth")["runs"]
     body = [
         [
-            f"{r['carrier'].upper()}, {r['runs']} runs",
+            f"{r['carrier'].upper()}, {counted(r)}",
             f"{r['updates_per_second']:,.0f}",
             f"{r['study_seconds']:.0f}",
             f"{r['peak_bytes_of_the_process'] / 2**30:.2f}",
         ]
         for r in runs
     ]
-    return rows(["toy task, 20,000 steps", "updates per second, all runs", "study, s", "process, GiB"], body)
+    return rows(["toy task, 20,000 steps", "updates per second, all runs", "study, s", "memory, GiB"], body)
 
 
 @table
@@ -374,7 +362,7 @@ def forecasts() -> str:
         [name, f"{s['forecast']:.1f}", f"{s['real']:.1f}", f"{s['forecast_over_real']:.2f}"]
         for name, s in studies.items()
     ]
-    return rows(["study", "forecast, s", "taken, s", "ratio"], body)
+    return rows(["study", "forecast, s", "measured, s", "ratio"], body)
 
 
 @table
@@ -384,7 +372,15 @@ def compiler() -> str:
     for curve in measured("compiler_options")["curves"]:
         change = f"{curve['difference']:+.2f} ± {curve['half_width']:.2f}"
         body.append([curve["study"], f"{curve['first_difference']:.0e}", change, f"{curve['mean_return'][0]:.1f}"])
-    return rows(["8 runs each", "first relative difference", "mean return, with minus without", "without"], body)
+    return rows(
+        [
+            "8 runs each",
+            "first relative difference",
+            "mean return, with minus without the options",
+            "mean return without",
+        ],
+        body,
+    )
 
 
 @table
@@ -398,7 +394,7 @@ def compiling() -> str:
         if case["task"] == "toy":
             cells.append(f"{sum(p['compiling'] for p in warm):.1f}")
         body.setdefault(CARRIERS[("sac", "ppo", "sql", "meow").index(case["carrier"])], []).extend(cells)
-    head = ["carrier", "toy: tracing", "compiling", "reading", "Hopper, C engine: tracing", "compiling"]
+    head = ["carrier", "toy: tracing", "compiling", "reading the cache", "Hopper, C engine: tracing", "compiling"]
     return rows(head, [[name, *cells] for name, cells in body.items()])
 
 
@@ -442,7 +438,7 @@ def detection() -> str:
             body.append([f"{label}, {apart:,}", *cells])
         count = data[kind]["observations"]
         false = [f"{data[kind][name][which]['false']:.0f}" for _, name, which in _AT_EQUAL]
-        body.append([f"{label}, false in {count:,}", *false])
+        body.append([f"{label}, false detections in {count:,} updates", *false])
     return rows(["stream, updates between jumps", *(label for label, _, _ in _AT_EQUAL)], body)
 
 
@@ -467,7 +463,7 @@ def detector_settings() -> str:
             cells.append(f"{of[name]['common']['streams'] / of['streams']:.0%}")
             cells.append(_detected(of, name, "common", 1000).partition(",")[0])
         body.append([_RECORDED.get(kind, kind), *cells])
-    head = (cell for label in _DETECTORS for cell in (f"{label}: false", "found"))
+    head = (cell for label in _DETECTORS for cell in (f"{label}: false detections", "jumps detected"))
     return rows(["stream", *head], body)
 
 
@@ -517,10 +513,34 @@ def mujoco_learning() -> str:
     return rows(["task, carrier", "steps", "return of each seed"], body)
 
 
+@cache
+def grid() -> list[tables.Setting]:
+    """The settings of the grid."""
+    return list(tables.settings(record.read().runs))
+
+
+@table
+def overview() -> str:
+    """Outcomes of every task and carrier of the grid."""
+    return tables.overview(grid())
+
+
 @table
 def the_grid() -> str:
-    """Methods with equal tuning on every task and carrier of the grid."""
-    return tables.tables(record.read().runs)
+    """Differences of every task and carrier of the grid."""
+    return "\n".join(map(tables.tables_of, grid()))
+
+
+@table
+def verdict() -> str:
+    """The answer in words: outcomes of published and tuned AES, counted over tasks and patterns, by carrier."""
+    return tables.verdict(grid(), dict(zip(CARRIERS, aes_on_the_toy_task(), strict=True)))
+
+
+def aes_on_the_toy_task() -> list[list[str]]:
+    """Outcomes of the table `aes`, by carrier."""
+    found = tested(FAMILIES["aes"])
+    return [[each.outcome for (row, _), each in found.items() if row == at] for at in range(len(CARRIERS))]
 
 
 @table
@@ -536,8 +556,8 @@ def engines() -> str:
 
 
 @table
-def alarms() -> str:
-    """Alarms of `aes_c` on HalfCheetah with three proxies."""
+def proxy_detections() -> str:
+    """Detections of `aes_c` on HalfCheetah with three proxies."""
     body = []
     for study, of in measured("alarms")["data"].items():
         for name, row in of.items():
@@ -545,8 +565,10 @@ def alarms() -> str:
             label = f"`{proxy}`" + ("" if proxy == "dynamics" else {"fresh": ", newest", "update": ", batch"}[source])
             found = f"{sum(row['found'])} of {len(row['found']) * row['changes']}"
             delay = "" if row["median_delay"] is None else f"{row['median_delay']:.0f}"
-            body.append([study.partition("-")[2], label, found, delay, f"{row['false']} in {row['observations']:,}"])
-    return rows(["what changes", "proxy", "changes found", "median delay, updates", "false alarms"], body)
+            body.append(
+                [f"`{study.partition('-')[2]}`", label, found, delay, f"{row['false']} in {row['observations']:,}"]
+            )
+    return rows(["drifting parameters", "proxy", "changes detected", "median delay, updates", "false detections"], body)
 
 
 def number(value: float) -> str:
@@ -628,7 +650,7 @@ def filled(text: str) -> str:
 
 def pages() -> list[Path]:
     """Pages that may have tables."""
-    return [ROOT / "README.md", BENCHMARKS / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", BENCHMARKS / "README.md", RESULTS / "tables.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Drifting tasks: a registry, the drift protocol, and a wrapper for loops of one's own.
+"""Drifting tasks: a registry, the drift protocol, and a wrapper for custom loops.
 
 >>> import envs
 >>> envs.make("toy").channels[0].name
@@ -60,17 +60,17 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "isaac_franka_cabinet": "envs.isaac:isaac_franka_cabinet",
 }
 
-_MADE: dict[tuple[str, str], Task] = {}  # (place, complete options) -> the one task of them
+_MADE: dict[tuple[str, str], Task] = {}  # (place, complete options) -> task
 
 BRIDGE = "bridge:"  # prefix of tasks that another simulator runs, see `envs.bridge.build`
-GYMNASIUM = "gymnasium:"  # and of Gymnasium's ids, see `envs.adapters.gym_tasks`
-PLAYGROUND = "playground:"  # and of MuJoCo Playground's names, see `envs.adapters.playground`
-#: Prefix of a library -> "module:attribute" of what makes the one task of a name and options.
+GYMNASIUM = "gymnasium:"  # prefix of Gymnasium ids, see `envs.adapters.gym_tasks`
+PLAYGROUND = "playground:"  # prefix of MuJoCo Playground names, see `envs.adapters.playground`
+#: Prefix of a library -> "module:attribute" of the function from a name and options to a task.
 NAMED = {GYMNASIUM: "envs.adapters.gym_tasks:named", PLAYGROUND: "envs.adapters.playground:named"}
 PREFIXES = (BRIDGE, *NAMED)
 _ADAPTED = ("channels", "observation", "time_limit")  # options of environments that a function makes
 
-# Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).
+# Tasks with a known optimum: "module:attribute" of a function from drift values (M, D) to mean returns (M,).
 ORACLES: dict[str, str] = {"toy": "envs.toy.oracle:optimal_return"}
 
 
@@ -89,8 +89,8 @@ def optimal_return(name: str) -> Callable[[Any], Any] | None:
 def make(name: str, **options: Any) -> Task:
     """The task called ``name``; ``options`` are those of its builder, e.g. `envs.mujoco.build`.
 
-    A name that begins with ``bridge:`` is a task of a simulator beside us (`envs.bridge.build`), with ``gymnasium:`` an
-    id of Gymnasium (`envs.adapters.gym_tasks.from_gymnasium`), with ``playground:`` a name of MuJoCo Playground's
+    ``bridge:NAME`` is a task of an external simulator (`envs.bridge.build`), ``gymnasium:ID`` a Gymnasium environment
+    (`envs.adapters.gym_tasks.from_gymnasium`) and ``playground:NAME`` a MuJoCo Playground environment
     (`envs.adapters.playground.from_playground`).
 
     Raises:
@@ -112,14 +112,14 @@ def make(name: str, **options: Any) -> Task:
 
 
 def unknown_task(name: str, known: Iterable[str]) -> str:
-    """The sentence about a task that is not among ``known``, with the name of Gymnasium's if it has one."""
+    """Message about a task that is not ``known``, with the Gymnasium environment of that name if there is one."""
     from gymnasium import registry
 
     return unknown("task", known, name) + f"; Gymnasium's is '{GYMNASIUM}{name}'" * (name in registry)
 
 
 def build(name: str, entry: Any, /, **options: Any) -> Task:
-    """The task of an entry: a `Task`, which has no options, an environment of another library, or what makes one.
+    """Task of an entry: a `Task` without options, an environment of another library, or a function that makes either.
 
     Raises:
       ValueError: an option that the task does not have, or a function that builds something else.
@@ -134,7 +134,7 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
     known = set(parameters) - {"name"}
     misfit = f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}"
     judges = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
-    judges &= not adapter_of(unwrap(entry))  # which has no part in what drifts
+    judges &= not adapter_of(unwrap(entry))  # an environment class does not decide what drifts
     own = {key: value for key, value in options.items() if judges or key in known}
     more = {key: value for key, value in options.items() if key not in own}
     if more.keys() - set(_ADAPTED):
@@ -142,10 +142,10 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
     many = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     wanted = [n for n, p in parameters.items() if p.default is Parameter.empty and p.kind not in many]
     if missing := [n for n in wanted if n not in options]:
-        raise ValueError(f"task '{name}': its builder wants '{missing[0]}', and every option needs a default")
+        raise ValueError(f"task '{name}': option '{missing[0]}' of its builder has no default; every option needs one")
     built: Any = entry(**own)
     place = adapter_of(built)
-    if place and place == ADAPTERS["gymnasium"]:  # which makes more of them
+    if place and place == ADAPTERS["gymnasium"]:  # the adapter makes more of them
         built.close()
         return attribute(place)(partial(entry, **own), **more)
     if place:

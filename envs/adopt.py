@@ -1,4 +1,4 @@
-"""Tasks and patterns of other packages: checked before they are registered."""
+"""Tasks and patterns of other packages, checked before use."""
 
 import functools
 import inspect
@@ -12,24 +12,24 @@ import jax.numpy as jnp
 from envs.core import Channel, Task
 from envs.patterns import Leg, Pattern
 
-#: Libraries whose environments are tasks: module of a base class -> "module:attribute" of what makes a task of one.
+#: Supported libraries: module of the base class -> "module:attribute" of the function that makes a task.
 ADAPTERS = {
     "gymnasium": "envs.adapters.gym_tasks:from_gymnasium",
     "gymnax": "envs.adapters.gymnax:from_gymnax",
     "brax.envs": "envs.adapters.brax:from_brax",
     "mujoco_playground": "envs.adapters.playground:from_playground",
 }
-_LONGEST = 300  # characters of an error that is quoted
+_LONGEST = 300  # longest quoted error, characters
 
 
 def adapter_of(thing: Any) -> str | None:
-    """The entry of `ADAPTERS` for an environment of another library, or a class of them; None of anything else."""
+    """Entry of `ADAPTERS` for an environment, or class of environments, of another library; else None."""
     bases = [f"{base.__module__}." for base in getattr(thing, "__mro__", type(thing).__mro__)]
     return next((place for name, place in ADAPTERS.items() if any(b.startswith(f"{name}.") for b in bases)), None)
 
 
 def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
-    """``plugin`` itself: a `Task`, an environment that can be one, or a function that makes it; ValueError: neither."""
+    """Return ``plugin`` if it is a `Task`, an environment or a function that makes one of these; else ValueError."""
     if isinstance(plugin, Task) or (adapter_of(plugin) and not callable(plugin)):
         return plugin
     if not callable(plugin):
@@ -45,7 +45,7 @@ def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
 
 @contextmanager
 def trying(what: str) -> Iterator[None]:
-    """Raise a ValueError that begins with ``what`` instead of whatever code from elsewhere raises in the block."""
+    """Raise a ValueError that begins with ``what`` for any error of user code in the block."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -57,7 +57,7 @@ def adopt_pattern(name: str, plugin: Any) -> Pattern:
     """``plugin`` as a `Pattern`; a bare function ``(channel, leg) -> value`` is one that does not jump.
 
     Raises:
-      ValueError: it is neither, or its value is not (channel.size,) float32 of scalar and planar channels.
+      ValueError: neither a `Pattern` nor a function, or its value is not (channel.size,) float32.
     """
     pattern = plugin if isinstance(plugin, Pattern) else Pattern(plugin, jumps=False)
     if not callable(pattern.value) or inspect.isclass(pattern.value):

@@ -1,4 +1,4 @@
-"""The words every task is written in: environment, drift channel, task, and the step with auto-reset."""
+"""Base types of tasks: environment, drift channel, task, and the step with auto-reset."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ Step = tuple[Array, Any, Array, Array, Array, dict[str, Any]]
 
 
 class Mask(NamedTuple):
-    """Which copies of an environment count, where not all always do; (N,) bool each. A row is one step of one copy."""
+    """Validity masks of simulators with invalid steps, (N,) bool each. A row is one step of one copy."""
 
-    valid: Array  # the newest row took place: losses, statistics, proxies and returns may see it
-    stored: Array  # and its successor is known: it may be learned from later
-    live: Array  # the next row will count, as far as can be known before it
+    valid: Array  # the last row is valid: losses, statistics, proxies and returns may use it
+    stored: Array  # the last row is valid and its successor is known: a replay may store it
+    live: Array  # the next row is expected to be valid
 
 
 class EnvSpec(NamedTuple):
@@ -30,10 +30,10 @@ class EnvSpec(NamedTuple):
 
 
 class Env(Protocol):
-    """ONE environment as two pure functions; batch it with ``jax.vmap``.
+    """One environment as two pure functions; batch it with ``jax.vmap``.
 
-    Actions are normalised, (A,) in [-1, 1]; the task maps them to its own units and clips what lies outside.
-    Everything that may drift or be swept is in ``params``, a pytree. Neither function resets by itself.
+    Actions are normalised, (A,) in [-1, 1]; the task maps them to its own units and clips values outside.
+    Parameters that may drift or be swept are in ``params``, a pytree. Neither function resets automatically.
     The time limit is the environment's, because the step counter is in its state: ``truncated`` is true where
     the limit is reached and the episode did not terminate. Where both are set, `sound` clears ``truncated``.
     """
@@ -43,8 +43,8 @@ class Env(Protocol):
         """Sizes and time limit."""
         ...
 
-    # Optional: ``faults(states) -> () int32``, how often a simulator gave up on one of these copies;
-    # ``mask(states) -> Mask``, where steps need not count; ``for_evaluation() -> Env`` with copies of its own.
+    # Optional: ``faults(states) -> () int32``, number of simulator failures of these copies;
+    # ``mask(states) -> Mask``, if steps may be invalid; ``for_evaluation() -> Env`` with separate copies.
 
     def reset(self, key: Array, params: Any) -> tuple[Array, Any]:
         """``obs`` (O,) float32 and the state of a new episode."""
@@ -56,20 +56,20 @@ class Env(Protocol):
 
 
 def autoreset_step(env: Env, key: Array, state: Any, action: Array, params: Any) -> Step:
-    """One step of ONE environment, followed by a reset where the episode ended.
+    """One step of one environment, followed by a reset at the end of an episode.
 
     Returns the six values of ``Env.step``. ``obs`` and ``state`` belong to the new episode where
     ``terminated | truncated``, drawn with a key of their own (not a replay of the first start);
     ``info["final_observation"]`` (O,) is always present and is the observation *before* that reset: the next
-    observation of the transition, and the one to bootstrap from. Whatever must outlive an episode (the drift
-    clock) belongs outside ``state``.
+    observation of the transition, used by the bootstrap. Quantities that outlive an episode (the drift clock)
+    belong outside ``state``.
     """
     key_step, key_reset = jax.random.split(key)
     return step_with_keys(env, key_step, key_reset, state, action, params)
 
 
 def sound(env: Env, step: Callable[..., Step], *args: Any) -> Step:
-    """``step(*args)`` of one environment with at most one flag: a failure in the step of the time limit is a failure.
+    """``step(*args)`` of one environment with at most one flag; a failure in the step of the time limit is terminated.
 
     Args:
       step: ``env.step``, or a step with a reset; ``args`` end with the action (A,) and the parameters.
@@ -90,15 +90,15 @@ def sound(env: Env, step: Callable[..., Step], *args: Any) -> Step:
 
 
 def check_unmasked(task: "Task", where: str) -> None:
-    """ValueError for a simulator some of whose steps do not count, which ``where`` cannot report."""
+    """Raise a ValueError for a simulator with invalid steps, which ``where`` cannot report."""
     if hasattr(task.env, "mask"):
         raise ValueError(f"{where} cannot mark the steps of task '{task.name}' that do not count; use `envs.Drifting`")
 
 
 def step_with_keys(env: Env, key_step: Array, key_reset: Array, state: Any, action: Array, params: Any) -> Step:
-    """`autoreset_step` with its two keys already drawn, for loops that draw all keys of a step at once.
+    """`autoreset_step` with both keys given, for loops that draw all keys of a step together.
 
-    An environment whose start costs more than a few numbers may bring an ``autoreset`` of its own.
+    An environment with an expensive start may define its own ``autoreset``.
     """
     if hasattr(env, "autoreset"):
         return sound(env, env.autoreset, key_step, key_reset, state, action, params)  # type: ignore
@@ -120,12 +120,12 @@ class Channel(NamedTuple):
     low: float
     high: float
     nominal: float  # value of every coordinate under no drift
-    size: int = 1  # coordinates this channel takes in the flat vector of drift values
+    size: int = 1  # number of coordinates in the flat vector of drift values
     kind: Literal["scalar", "planar"] = "scalar"
 
 
 class Task(NamedTuple):
-    """An environment with its constants and what may drift in it.
+    """An environment with its constants and its drift channels.
 
     D = sum of the channels' sizes; drift values are one flat (D,) float32 vector in the order of
     ``channels``.
@@ -134,20 +134,19 @@ class Task(NamedTuple):
     name: str
     family: str  # "toy", "mujoco" or "isaac"
     env: Env
-    params: Any  # pytree of constants without drift; host values, so that building a task starts no device
+    params: Any  # pytree of nominal constants; host values, so that building a task initialises no device
     channels: tuple[Channel, ...]
     apply_drift: Callable[[Any, Array], Any]  # (params, values (D,)) -> params; replaces, never accumulates
-    negative_returns: bool  # returns below zero are normal, so ratios of areas mean nothing
     description: str
-    #: complete options of the task's builder; ``envs.make(name, **options)`` builds the same task again
+    #: complete options of the task's builder; ``envs.make(name, **options)`` rebuilds the task
     options: Mapping[str, Any] = {}
-    #: names of channels that change nothing in this task; drifting them is allowed, and said in tables
+    #: names of channels without effect in this task; they may drift, and reports list them
     inert: tuple[str, ...] = ()
-    #: names of channels whose presence makes it another task even while nothing drifts
+    #: names of channels whose presence changes the task even without drift
     altering: tuple[str, ...] = ()
 
     def __reduce__(self) -> Any:
-        """By its place in the module of its environment, by the name and options of `envs.make`, or by its parts."""
+        """Pickle by module and name, by the arguments of `envs.make`, or by fields."""
         envs: Any = sys.modules["envs"]  # which imports this module
         module = type(self.env).__module__
         for name, value in vars(sys.modules[module]).items():
@@ -160,5 +159,5 @@ class Task(NamedTuple):
 
 
 def replaced(params: Any, values: Array) -> Array:
-    """`Task.apply_drift` where the drift values (D,) are all of the parameters."""
+    """`Task.apply_drift` for tasks whose parameters are the drift values (D,)."""
     return values

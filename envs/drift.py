@@ -1,6 +1,6 @@
-"""Drift as a pure function of the step count and of numbers drawn once: clock, realisation, values, truth.
+"""Drift as a pure function of the step count and of numbers drawn once per run.
 
-Steps are *vector steps*: all parallel copies of a run's environment share one count. A run's horizon is divided into
+Steps are *vector steps*: all parallel environments of a run share one count. The horizon of a run is divided into
 ``segments`` equal parts (five: 20 % each, AES paper Appendix C).
 """
 
@@ -22,21 +22,21 @@ Patterns = Mapping[str, Pattern]
 
 
 class Realisation(NamedTuple):
-    """The numbers drawn for one run; the same arrays serve every pattern. Stack runs along a leading axis."""
+    """Drift sample of one run, used by every pattern; batched along a leading axis."""
 
     levels: Array  # (segments + 1, D) float32, s_k or P_k per coordinate; row 0 is nominal
     directions: Array  # (D,) float32, unit vector of a planar channel's ramp; 0 for scalars
 
 
 class DriftData(NamedTuple):
-    """Which drift a run sees; stack runs along a leading axis."""
+    """Pattern and drift sample of a run; batched along a leading axis."""
 
     pattern: Array  # () int32, index into the patterns of its world
     realisation: Realisation
 
 
 class DriftTruth(NamedTuple):
-    """Current drift; for calibration, reports and references, never for a learner."""
+    """Current drift, for calibration, reports and references, not for learners."""
 
     values: Array  # (D,) float32, task units
     change: Array  # () float32, Euclidean norm of the change since the previous step, in channel ranges
@@ -44,7 +44,7 @@ class DriftTruth(NamedTuple):
 
 
 def change_points(total: int, segments: int = 5) -> list[int]:
-    """The steps ``k * total / segments``, ``1 <= k < segments``, at which a new segment starts.
+    """Steps ``k * total / segments``, ``1 <= k < segments``, at which a new segment starts.
 
     Raises:
       ValueError: ``total`` is not a positive multiple of ``segments``, or exceeds the clock, an int32.
@@ -78,16 +78,16 @@ def clock(step: Array | int, total: Array | int, segments: int = 5) -> tuple[Arr
 
 
 def draw(task: Task, drift_seed: Array | int, segments: int = 5) -> Realisation:
-    """The realisation of ``(task name, drift_seed)``; no method, pattern or schedule has a part in it.
+    """Drift sample of ``(task name, drift_seed)``, independent of method, pattern and schedule.
 
     Scalar channels: levels independent and uniform on [low, high]. Planar channels: consecutive points one
     radius apart and all inside the disc of that radius about nominal, directions uniform among those that
     stay inside (from the centre all; from the rim a cone of 60 degrees either side of the way back). Each
-    channel has a stream of its own, named after it, so adding a channel does not change the others.
+    channel has its own random stream, named after it, so that adding a channel does not change the others.
     ``drift_seed`` may be traced.
     """
     key = jax.random.fold_in(jax.random.key(drift_seed), zlib.crc32(task.name.encode()))
-    # An empty part first: a task without channels draws nothing.
+    # An empty part first, for tasks without channels.
     levels, directions = [jnp.zeros((segments + 1, 0))], [jnp.zeros(0)]
     for channel in task.channels:
         key_level, key_direction = jax.random.split(jax.random.fold_in(key, zlib.crc32(channel.name.encode())))
@@ -126,7 +126,7 @@ def _at(
 ) -> tuple[Array, Array]:
     """Drift values (D,) float32 in task units at one step of one run, and its segment ()."""
     size = sum(channel.size for channel in channels)
-    chex.assert_shape(realisation.levels, (None, size), custom_message="a realisation is drawn for one task's channels")
+    chex.assert_shape(realisation.levels, (None, size), custom_message="a drift sample has the channels of one task")
     segments = realisation.levels.shape[0] - 1
     segment, phase = clock(step, total, segments)
     start, end = realisation.levels[segment], realisation.levels[segment + 1]
@@ -157,7 +157,7 @@ def truth(
     ``pattern``, a () int32 index into ``patterns``, may be traced. ``change`` is the Euclidean norm over coordinates of
     (value now - value one step before) / (high - low), 0 at step 0. It is a difference of float32 values: a gradual
     drift slower than 1e-5 of the range per step is reported to about 1 %. ``is_change_point`` is true at the first step
-    of every segment but the first, for patterns that jump there.
+    of every segment but the first, for patterns that jump.
     """
     step = jnp.asarray(step, jnp.int32)
     now, segment = _at(channels, pattern, realisation, step, total, patterns)
@@ -169,7 +169,7 @@ def truth(
 
 
 def normalised(channels: Channels, values: Array) -> Array:
-    """Drift values (D,) on a common scale: -1 at the low end of a channel's range, 1 at its high end.
+    """Drift values (D,) scaled to -1 at the low end and 1 at the high end of each channel's range.
 
     The coordinates of a planar channel reach -1 and 1 at its radius, beyond which `mixed` may go.
     """
@@ -179,6 +179,6 @@ def normalised(channels: Channels, values: Array) -> Array:
 
 
 def per_coordinate(channels: Channels, of: Callable[[Channel], float]) -> np.ndarray:
-    """A number ``of`` each channel, for each of its coordinates: (D,) float32."""
+    """The value ``of`` each channel, repeated for each of its coordinates: (D,) float32."""
     parts = [np.full(channel.size, of(channel), np.float32) for channel in channels]
     return np.concatenate([np.zeros(0, np.float32), *parts])

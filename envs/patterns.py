@@ -17,7 +17,7 @@ Array = jax.Array
 
 
 class Leg(NamedTuple):
-    """Where in the run we are, and what was drawn for this segment and channel of size C."""
+    """Position within the run, and the values drawn for this segment and channel of size C."""
 
     segment: Array  # () int32, k
     phase: Array  # () float32 in [0, 1], local phase tau
@@ -28,16 +28,16 @@ class Leg(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A pattern and its properties for a report."""
+    """A pattern and its properties for reports."""
 
     value: Callable[[Channel, Leg], Array]
-    jumps: bool  # its value jumps at the change points
-    holds: bool = False  # and stays until the next jump, so that recovery times are defined
+    jumps: bool  # the value jumps at the change points
+    holds: bool = False  # the value is constant between jumps, so that recovery times are defined
     in_all: bool = True  # part of `--patterns all`
 
     @property
     def summary(self) -> str:
-        """One line for listings: the first of its function's docstring."""
+        """First line of the function's docstring, for listings."""
         return (inspect.getdoc(self.value) or "").partition("\n")[0]
 
 
@@ -79,7 +79,7 @@ def mixed(channel: Channel, leg: Leg) -> Array:
     """The jumps of abrupt drift plus a gradual part that is continuous, so nothing else jumps.
 
     The gradual part ``g`` is 0 in segment 0. The odd segments share one ramp from 0 to ``amp``, each taking an equal
-    part of it; the even ones from 2 on add one cycle about the place where the ramp has paused. Scalar: ``amp = (high
+    part of it; the even ones from 2 on add one cycle about the current value of the ramp. Scalar: ``amp = (high
     - low) / 2``, the cycle a sine of amplitude ``amp / 2``, the sum clipped to the bounds. Planar: the ramp
     goes ``radius / 2`` along the drawn direction, the cycle is a circle of radius ``radius / 4`` that starts
     at the current point with its centre towards the origin, which keeps ``|g| <= radius / 2``.
@@ -122,8 +122,7 @@ def mixed_release(channel: Channel, leg: Leg) -> Array:
     return jnp.where(leg.segment == 0, steady(channel, leg), value)
 
 
-# Read whenever a program is traced, so patterns may be added at any time, at the end; a program that was compiled
-# before does not know them.
+# Read whenever a program is traced, so patterns may be appended at any time; programs compiled before do not have them.
 PATTERNS: dict[str, Pattern] = {
     "steady": Pattern(steady, jumps=False),
     "abrupt": Pattern(abrupt, jumps=True, holds=True),

@@ -14,11 +14,11 @@ from envs.core import Task
 from envs.physics.fields import physics_library
 
 _GREY, _GOLD, _BLUE, _RED = "#a5aaaf", "#f0b232", "#2662a8", "#a83434"
-_Lines = list[tuple[Any, dict[str, Any]]]  # points (n, 2) or (2,), and how matplotlib's `plot` shows them
+_Lines = list[tuple[Any, dict[str, Any]]]  # points (n, 2) or (2,), and keyword arguments of matplotlib's `plot`
 
 
 class Renderer:
-    """Draws one task. Attribute ``rate``: steps per second of the simulated world, 10 where a step has no duration.
+    """Draws one task. Attribute ``rate``: steps per second of the simulated world, 10 for tasks without physical time.
 
     Args:
       width: pixels; pictures of robots are 4:3, others square.
@@ -29,7 +29,7 @@ class Renderer:
 
     def __init__(self, task: Task, width: int = 480) -> None:
         env: Any = task.env
-        if hasattr(env, "task"):  # physics, on any engine
+        if hasattr(env, "task"):  # a physics task, on any engine
             model = env.task.model
             self.rate = 1.0 / (model.opt.timestep * env.task.substeps)
             self._draw, self.close = _robot(env, width)
@@ -41,7 +41,7 @@ class Renderer:
             raise ValueError(f"task '{task.name}' cannot be drawn; of the planar tasks can {', '.join(_PLANAR)}")
 
     def draw(self, state: Any, params: Any) -> np.ndarray:
-        """Picture (height, width, 3) uint8 of one environment's state under ``params``, both on the host."""
+        """Picture (height, width, 3) uint8 of one environment's state under ``params``, as host arrays."""
         return self._draw(state, params)
 
 
@@ -51,22 +51,22 @@ def _robot(env: Any, width: int) -> tuple[Callable[..., np.ndarray], Callable[[]
 
     model = copy.copy(env.task.model)  # the size of the frame buffer is a field of the model
     model.vis.global_.offwidth, model.vis.global_.offheight = width, width * 3 // 4
-    # MuJoCo chooses the backend when it is imported, and then one that needs a screen.
+    # By default MuJoCo chooses a backend at import that needs a display.
     backend = os.environ.get("MUJOCO_GL") or ("egl" if find_library("EGL") else "osmesa")
     try:
         gl_context.GLContext = import_module(f"mujoco.{backend}").GLContext
         renderer = mujoco.Renderer(model, width * 3 // 4, width)
-    except Exception as error:  # PyOpenGL's are of many kinds
+    except Exception as error:  # PyOpenGL raises many types
         raise ValueError(
             f"robots cannot be drawn here, because OpenGL does not work through {backend} ({error}); install libegl1 "
             "or libosmesa6 (Debian's packages), or name another backend in MUJOCO_GL"
         ) from None
-    renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False  # without a graphics card a fifth of the time
+    renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False  # five times as fast without a graphics card
     data, camera = mujoco.MjData(model), mujoco.MjvCamera()
     mujoco.mjv_defaultFreeCamera(model, camera)
     mujoco.mj_forward(model, data)
     torso = min(1, model.nbody - 1)
-    solid = model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE  # of some models the floor has a size
+    solid = model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE  # the floor of some models is finite
     reach = np.linalg.norm(data.geom_xpos - data.xpos[torso], axis=1)[solid].max(initial=0.0)
     distance = min(camera.distance, 3.0 * reach)
 
@@ -94,7 +94,7 @@ def _robot(env: Any, width: int) -> tuple[Callable[..., np.ndarray], Callable[[]
         renderer.close()
         atexit.unregister(close)
 
-    atexit.register(close)  # before OpenGL's own end, after which nothing can be released
+    atexit.register(close)  # before OpenGL shuts down
     return draw, close
 
 
@@ -117,7 +117,7 @@ def _planar(half: float, shapes: Callable[[Any, Any], _Lines], width: int) -> Ca
 
 
 def _goals(state: Any, params: Any) -> _Lines:
-    """The goals, grey where they are without drift, the best one large, and the point."""
+    """The goals, in grey without drift, the best goal large, and the point."""
     goals, weights = params.goals + params.goal_offset, getattr(params, "weights", np.ones(len(params.goals)))
     lines: _Lines = [(params.goals, {"color": _GREY, "marker": "+", "lw": 0})]
     lines += [(goal, {"color": _GOLD, "ms": 30 * weight}) for goal, weight in zip(goals, weights, strict=True)]
@@ -131,23 +131,23 @@ def _chain(lengths: Any, angles: Any, start: Any = (0.0, 0.0)) -> np.ndarray:
 
 
 def _pendulum(state: Any, params: Any) -> _Lines:
-    """The rod."""
+    """Shapes of the pendulum."""
     return [(_chain([params.length], [np.pi / 2 + state.angle]), {})]
 
 
 def _reacher(state: Any, params: Any) -> _Lines:
-    """The target and the arm."""
+    """Shapes of the target and the arm."""
     return [(params.target, {"color": _GOLD, "ms": 25}), (_chain(params.lengths, np.cumsum(state.angles)), {})]
 
 
 def _cartpole(state: Any, params: Any) -> _Lines:
-    """The track, the cart and the pole, whose angle is from the vertical."""
+    """Shapes of the track, the cart and the pole."""
     end, cart = (_chain([at], [params.slope])[1] for at in (params.half_track, state.place))
     pole = _chain([params.length], [np.pi / 2 - state.angle], cart)
     return [([-end, end], {"color": _GREY, "marker": ""}), (cart, {"color": _RED, "marker": "s", "ms": 22}), (pole, {})]
 
 
-#: Planar task -> half of the picture's width in the task's units, and its shapes from state and parameters.
+#: Planar task -> half the picture's width in the task's units, and the function from state and parameters to shapes.
 _PLANAR: dict[str, tuple[float, Callable[[Any, Any], _Lines]]] = {
     "toy": (1.05, _goals),
     "toy_multigoal_classic": (7.3, _goals),

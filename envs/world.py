@@ -1,4 +1,4 @@
-"""A drifting task: `World` for training loops, with drift as data, and `Drifting` for loops of one's own."""
+"""A drifting task: `World` for training loops, with drift as data, and `Drifting` for custom loops."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ Array = jax.Array
 
 
 class Revealed(NamedTuple):
-    """Parameters of a task together with the drift values that a learner observes."""
+    """Parameters of a task with the drift values that a learner observes."""
 
     params: Any
     drift: Array  # (D,) float32, normalised
@@ -31,7 +31,7 @@ class World:
     task: Task
     total: int  # vector steps of a run, a multiple of segments
     segments: int = 5
-    observe: str | None = None  # "drift" appends the drift values in force to observations: a reference, no method
+    observe: str | None = None  # "drift" appends the drift values in force to observations; a reference, not a method
     patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)  # by index in the drift of a run
 
     def __post_init__(self) -> None:
@@ -43,38 +43,34 @@ class World:
                     f"them; got low {channel.low:g}, high {channel.high:g}, nominal {channel.nominal:g}"
                 )
         if self.observe not in (None, "drift"):
-            raise ValueError(f"the only thing to observe is drift; got '{self.observe}'")
+            raise ValueError(f"observe must be 'drift'; got '{self.observe}'")
         if self.observe and not self.task.channels:
             raise ValueError(f"task '{self.name}' has no drift channel, so there is no drift to observe")
 
     @property
     def name(self) -> str:
-        """The task's name; part of the evaluation key."""
         return self.task.name
 
     @property
     def obs_size(self) -> int:
-        """S, observed numbers."""
         drift = sum(channel.size for channel in self.task.channels) if self.observe else 0
         return self.task.env.spec.obs_size + drift
 
     @property
     def action_size(self) -> int:
-        """A, actuators."""
         return self.task.env.spec.action_size
 
     @property
     def time_limit(self) -> int:
-        """Steps of an episode."""
         return self.task.env.spec.time_limit
 
     def check_pattern(self, pattern: str) -> None:
-        """Raises UnknownNameError or ValueError: a pattern that does not exist, or has nothing to move."""
+        """Raise UnknownNameError for an unknown pattern, ValueError for drift in a task without channels."""
         if lookup("pattern", self.patterns, pattern) != PATTERNS["steady"] and not self.task.channels:
             raise ValueError(f"task '{self.name}' has no drift channel, so its pattern is steady; got '{pattern}'")
 
     def drift(self, pattern: str, drift_seed: int) -> DriftData:
-        """The drift of one run; the same realisation for every pattern and method at one seed."""
+        """Drift of one run; patterns and methods at one seed share the drift sample."""
         self.check_pattern(pattern)
         return DriftData(self._index(pattern), draw(self.task, drift_seed, self.segments))
 
@@ -82,7 +78,7 @@ class World:
         return jnp.int32(list(self.patterns).index(pattern))
 
     def held(self, values: Any) -> DriftData:
-        """A drift that stays at ``values`` (D,), in task units, from the first step to the last: for evaluations.
+        """Constant drift at ``values`` (D,), in task units, for evaluations.
 
         Raises:
           ValueError: not one finite number for each coordinate of the channels.
@@ -91,26 +87,26 @@ class World:
         held = np.asarray(values, np.float32)
         if held.shape != (len(names),) or not np.isfinite(held).all():
             raise ValueError(f"drift of task '{self.name}' is {len(names)} numbers ({', '.join(names)}); got {values}")
-        # Equal levels, of a pattern that knows nothing else.
+        # Equal levels in a pattern that depends on them alone.
         levels = jnp.tile(jnp.asarray(held), (self.segments + 1, 1))
         return DriftData(self._index("abrupt"), Realisation(levels, jnp.zeros(len(names))))
 
     def truth(self, drift: DriftData, step: Array | int) -> DriftTruth:
-        """Drift at vector step ``step`` (); never for a learner."""
+        """Drift at vector step ``step`` (), not for learners."""
         return truth(self.task.channels, *drift, step, self.total, self.patterns)
 
     def path(self, drift: DriftData, steps: Array) -> tuple[Array, Array]:
-        """Drift values (n, D) in force at vector steps (n,) and the size (n,) of each one's change, in ranges."""
+        """Drift values (n, D) in force at vector steps (n,) and the size (n,) of their change, in ranges."""
         chex.assert_rank(steps, 1, custom_message="steps of World.path: (n,) vector steps")
         now = jax.vmap(lambda step: self.truth(drift, step))(steps)
         return now.values, now.change
 
     def elsewhere(self, drift: DriftData, step: Array) -> dict[str, Array]:
-        """Drift values (D,) that are not in force at vector step ``step`` (), by name.
+        """Drift values (D,) by name that are not in force at vector step ``step`` ().
 
-        ``nominal``; ``previous``, the last of the segment before (in the first segment: nominal); ``next``, the first
-        of the coming one (in the last: the run's end); ``low`` and ``high``, every channel at an end of its range (a
-        planar one at the ends of its first axis).
+        ``nominal``; ``previous``, the last values of the previous segment (nominal in the first segment); ``next``, the
+        first values of the next segment (in the last segment, the end of the run); ``low`` and ``high``, every channel
+        at an end of its range (planar channels at the ends of their first axis).
         """
         length = self.total // self.segments
         segment = jnp.minimum(step // length, self.segments - 1)
@@ -128,7 +124,7 @@ class World:
     def displacement(self, values: Array) -> Array:
         """Distance () of drift values (D,) from nominal, for plots: Euclidean norm in half ranges of the channels.
 
-        A planar channel gives its distance from nominal in radii (the toy goals after one relocation: 1).
+        For a planar channel this is the distance from nominal in radii (1 for the toy goals after one relocation).
         """
         channels = self.task.channels
         nominal = per_coordinate(channels, lambda channel: channel.nominal)
@@ -136,18 +132,18 @@ class World:
         return jnp.sqrt(jnp.sum(((values - nominal) / half) ** 2))
 
     def params_of(self, values: Array) -> Any:
-        """The task's parameters under drift values (D,)."""
+        """Parameters of the task under drift values (D,)."""
         size = sum(channel.size for channel in self.task.channels)
         chex.assert_shape(values, (size,), custom_message=f"drift values of task '{self.name}', by channel")
         params = self.task.apply_drift(self.task.params, values)
         return Revealed(params, normalised(self.task.channels, values)) if self.observe else params
 
     def seen(self, obs: Array, params: Any) -> Array:
-        """Observations (N, S) that contain the drift of ``params`` and no other, from the task's own or older ones.
+        """Observations (N, S) with the drift of ``params`` appended; an older appended drift is replaced.
 
         Args:
           obs: (N, O) of the task, or (N, S) under other drift values.
-          params: as of `params_of`.
+          params: as returned by `params_of`.
         """
         if not self.observe:
             return obs
@@ -156,7 +152,7 @@ class World:
         return jnp.concatenate([own, drift], axis=1)
 
     def params_at(self, drift: DriftData, step: Array | int) -> Any:
-        """The task's parameters in force at vector step ``step`` ()."""
+        """Parameters of the task at vector step ``step`` ()."""
         return self.params_of(self.truth(drift, step).values)
 
     def reset(self, key: Array, num: int, params: Any) -> tuple[Array, Any]:
@@ -166,22 +162,22 @@ class World:
         return self.seen(obs, params), state
 
     def faults(self, state: Any) -> Array | None:
-        """Number of simulator faults in the parallel environments of ``state``, () int32; None without such a count."""
+        """Number of simulator faults in the parallel environments of ``state``, () int32; None if not counted."""
         count = getattr(self.task.env, "faults", None)
         return None if count is None else count(state)
 
     def mask(self, state: Any) -> Mask | None:
-        """Which copies count after the step or reset that led to ``state``; None for a task whose copies always do."""
+        """Mask of valid copies after the step or reset before ``state``; None if all are always valid."""
         found = getattr(self.task.env, "mask", None)
         return None if found is None else found(state)
 
     def for_evaluation(self) -> "World":
-        """A world whose copies may be reset without disturbing those of this one; itself unless it is a simulator."""
+        """A world whose resets do not affect this one; the world itself unless it is a simulator."""
         apart = getattr(self.task.env, "for_evaluation", None)
         return self if apart is None else replace(self, task=self.task._replace(env=apart()))
 
     def advance(self, key: Array, state: Any, action: Array, params: Any) -> Step:
-        """Auto-resetting step of all copies: the six values of `autoreset_step` with a leading axis N."""
+        """Step of all copies with auto-reset: the six values of `autoreset_step` with a leading axis N."""
         shape = (action.shape[0] if action.ndim else 0, self.action_size)
         chex.assert_shape(action, shape, custom_message=f"action of task '{self.name}': (copies, actuators)")
         own = params.params if self.observe else params
@@ -190,26 +186,26 @@ class World:
             key_step, key_reset = jax.random.wrap_key_data(words)
             return step_with_keys(self.task.env, key_step, key_reset, state, action, own)
 
-        # All keys of the step from one draw: two words are a key.
+        # All keys of the step come from one draw; two words are a key.
         words = jax.random.bits(key, (shape[0], 2, 2), jnp.uint32)
         obs, state, reward, terminated, truncated, info = jax.vmap(one)(words, state, action)
         info |= {"final_observation": self.seen(info["final_observation"], params)}
         return self.seen(obs, params), state, reward, terminated, truncated, info
 
     def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:
-        """`advance` for a training loop, which reads nothing of the info but the last observation of an episode.
+        """`advance` for a training loop, which reads only the last observation of an episode from the info.
 
-        Returns obs (N, S) to act on, state, reward (N,), terminated (N,), truncated (N,), and the observation
-        (N, S) before any reset.
+        Returns the next obs (N, S), state, reward (N,), terminated (N,), truncated (N,), and the observation (N, S)
+        before any reset.
         """
         *rest, info = self.advance(key, state, action, params)
         return *rest, info["final_observation"]
 
 
 class DriftState(NamedTuple):
-    """Auto-reset replaces ``env``; nothing but a step advances ``clock``."""
+    """Auto-reset replaces ``env``; only a step advances ``clock``."""
 
-    env: Any  # the task's own state, leading axis N
+    env: Any  # state of the task, leading axis N
     clock: Array  # () int32, vector steps since the run began
 
 
@@ -241,15 +237,15 @@ class Drifting:
         object.__setattr__(self, "drift", world.drift(self.pattern, self.drift_seed))
 
     def params_at(self, step: Array | int) -> Any:
-        """The task's parameters in force at vector step ``step``."""
+        """Parameters of the task at vector step ``step``."""
         return self.world.params_at(self.drift, step)
 
     def truth_at(self, step: Array | int) -> DriftTruth:
-        """Drift at vector step ``step``; never for a learner."""
+        """Drift at vector step ``step``, not for learners."""
         return self.world.truth(self.drift, step)
 
     def reset(self, key: Array) -> tuple[Array, DriftState]:
-        """Observations (N, S) and the state at the beginning of the run."""
+        """Observations (N, S) and state at the beginning of the run."""
         obs, state = self.world.reset(key, self.num_envs, self.params_at(0))
         return obs, DriftState(state, jnp.zeros((), jnp.int32))
 

@@ -1,4 +1,4 @@
-"""The laboratory: `Study`, `Method` and `Results` for scripts and notebooks, and the command line on top of them."""
+"""The laboratory: `Study`, `Method` and `Results` for scripts and notebooks, and the command line."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,10 +15,10 @@ __all__ = ["Control", "Method", "Policy", "Results", "Study"]
 
 
 def _check_neighbours() -> None:
-    """Refuse a foreign module of the same name as one of ours: beside a script, or installed, perhaps over ours.
+    """Raise for a foreign module with the name of one of ours, in the script's folder or installed.
 
     Raises:
-      ImportError: naming its file, and the remedies.
+      ImportError: names its file and the remedies.
     """
     ours = Path(__file__).resolve().parents[1]
     for name in ("agents", "envs"):
@@ -27,7 +27,7 @@ def _check_neighbours() -> None:
         if file.parents[1] != ours or "aesjax" not in file.read_text():
             raise ImportError(
                 f"'{file}' hides aesjax's package '{name}': rename it, start Python in another folder, or install "
-                "aesjax in an environment of its own"
+                "aesjax in a separate environment"
             )
 
 
@@ -35,7 +35,7 @@ _check_neighbours()
 
 
 def __getattr__(name: str) -> Any:
-    """Import the laboratory when one of its names is used: the command line answers `--help` without JAX."""
+    """Import the laboratory when one of its names is used, so that `--help` needs no JAX."""
     if name not in __all__:
         raise AttributeError(f"module 'experiments' has no attribute '{name}'")
     module = f"session.{name.lower()}" if name in ("Policy", "Results", "Study") else "study.method"

@@ -1,4 +1,4 @@
-"""An entropy schedule for SAC and PPO of Stable-Baselines3; copy this file, it needs nothing else of the repository.
+"""An entropy schedule for SAC and PPO of Stable-Baselines3: a self-contained file to copy.
 
 Usage: python experiments/sb3_entropy.py --algorithm sac --steps 5000
 """
@@ -16,17 +16,17 @@ from aesjax import EntropySchedule, Signals, aes
 
 
 class EntropyCallback(BaseCallback):
-    """Sets ``ent_coef`` of SAC or PPO from its TD errors, in units of the environment's reward.
+    """Set ``ent_coef`` of SAC or PPO from its TD errors, in units of the environment's reward.
 
     SAC: one update per gradient step, on a batch of the replay memory. PPO: one per rollout, on its one-step residuals.
     Create the agent with a number as ``ent_coef`` (SAC's default is "auto").
 
     Args:
-      schedule: ``aes(base=0.2)``, or another one that reads the TD errors of the update batch only; ``base`` is the
-        first weight.
+      schedule: ``aes(base=0.2)``, or another schedule that reads only the TD errors of the update batch; ``base`` is
+        the first weight.
     """
 
-    model: Any  # its attributes are those of SAC or PPO
+    model: Any  # `self.model` is SAC or PPO
 
     def __init__(self, schedule: EntropySchedule) -> None:
         super().__init__()

@@ -2,8 +2,8 @@
 
 Usage: python experiments/single_file_ppo.py --pattern abrupt --schedule aes --kappas 0.01 0.03 --seeds 5
 
-Options, networks, one gradient step, evaluation, one run, the sweep and its files follow each other. The five places
-at which an entropy schedule replaces a constant entropy coefficient are numbered.
+Contents: options, networks, one gradient step, evaluation, one run, the sweep and its files. Numbered comments mark the
+five places where an entropy schedule replaces a constant entropy coefficient.
 """
 
 import csv
@@ -54,11 +54,11 @@ class Config:
     steps: int = 100_000  # environment steps per run, over all parallel environments
     evaluations: int = 50
     episodes: int = 10  # of an evaluation
-    out: Path = Path("single_file_ppo.png")  # the plot; the curves are beside it, as .csv
+    out: Path = Path("single_file_ppo.png")  # the plot; the curves have the same name with .csv
 
     @property
     def methods(self):
-        """The values of kappa that are trained together, by their names in tables."""
+        """Values of kappa that are trained together, by their names in tables."""
         if "kappa" not in SCHEDULES[self.schedule].options:
             return {self.schedule: self.kappa}
         return {f"{self.schedule}(kappa={kappa:g})": kappa for kappa in self.kappas or (self.kappa,)}
@@ -66,12 +66,12 @@ class Config:
 
 Rollout = namedtuple("Rollout", "obs action reward terminated truncated next_obs")  # (T, N, ...); next_obs: no reset
 Rows = namedtuple("Rows", "obs action log_prob advantage target reward")  # (T * N, ...) or those of a minibatch
-Agent = namedtuple("Agent", "params adam obs_stats return_stats discounted")  # discounted: returns under way (N,)
+Agent = namedtuple("Agent", "params adam obs_stats return_stats discounted")  # discounted: running returns (N,)
 Run = namedtuple("Run", "obs env agent schedule")  # the carry of the scan
 
 
 def entropy_schedule(config, kappa, updates, actions):
-    """The schedule of a run: `aes`, or another one by name."""
+    """The schedule of a run: `aes`, or another schedule by name."""
     options = {"kappa": kappa, "beta": config.beta, "q": config.q, "base": config.base}
     options |= {"lambda_min": config.lambda_min, "lambda_max": config.lambda_max}
     if config.schedule == "aes":
@@ -105,7 +105,7 @@ def log_prob_of(params, obs, action):
 
 
 def merged(stats, values):
-    """Count, mean and variance of all values so far, after a batch (B, ...) more (Chan et al. 1979)."""
+    """Count, mean and variance of all values after another batch (B, ...) (Chan et al. 1979)."""
     count, mean, var = stats
     size, delta = values.shape[0], jnp.mean(values, axis=0) - mean
     spread = var * count + jnp.var(values, axis=0) * size + delta**2 * count * size / (count + size)
@@ -119,7 +119,7 @@ def normalised(stats, obs):
 
 
 def scaled(config, agent, reward, done):
-    """The agent, and rewards (N,) in standard deviations of the discounted return, within +-10."""
+    """Updated agent, and rewards (N,) in standard deviations of the discounted return, within +-10."""
     discounted = config.gamma * agent.discounted + reward
     stats = merged(agent.return_stats, discounted)
     agent = agent._replace(return_stats=stats, discounted=discounted * (1.0 - done))
@@ -141,7 +141,7 @@ def prepare(config, params, rollout):
     inputs = (td_error.reshape(going_on.shape), going_on)
     advantage = jax.lax.scan(backwards, jnp.zeros(going_on.shape[1]), inputs, reverse=True)[1].ravel()
     log_prob = log_prob_of(params, rows.obs, rows.action)
-    reward = rows.reward / (jnp.std(advantage, ddof=1) + 1e-8)  # as the entropy bonus is weighed against it
+    reward = rows.reward / (jnp.std(advantage, ddof=1) + 1e-8)  # the scale of the entropy bonus
     return Rows(rows.obs, rows.action, log_prob, advantage, advantage + value, reward), td_error
 
 
@@ -169,7 +169,7 @@ def learn(config, agent, rows, weight):
 
 
 def evaluate(config, agent, env, clock, key):
-    """Mean return () of the deterministic policy while the drift stands still at vector step ``clock``."""
+    """Mean return () of the deterministic policy under the drift at vector step ``clock``."""
     key, task_params = jr.fold_in(key, clock), env.params_at(clock)
 
     def going_on(carry):
@@ -188,7 +188,7 @@ def evaluate(config, agent, env, clock, key):
 
 
 def check(config):
-    """Raises UnknownNameError or ValueError, one sentence, for options that do not fit together."""
+    """Raise UnknownNameError or ValueError, one sentence, for invalid options."""
     size = config.num_envs * config.rollout
     if size % config.minibatches:
         raise ValueError(f"minibatches must divide the {size} transitions of a rollout; got {config.minibatches}")
@@ -207,8 +207,8 @@ def make_train(config):
     size, per_rollout = n * config.rollout, config.epochs * config.minibatches
     rollouts = config.steps // size
     for kappa in config.methods.values():
-        entropy_schedule(config, kappa, rollouts * per_rollout, actions)  # refuses wrong values
-    envs.Drifting(task, config.pattern, config.steps, num_envs=n)  # likewise
+        entropy_schedule(config, kappa, rollouts * per_rollout, actions)  # raises for invalid values
+    envs.Drifting(task, config.pattern, config.steps, num_envs=n)  # raises for invalid values
 
     def train(seed, kappa=config.kappa):
         env = envs.Drifting(task, config.pattern, config.steps, drift_seed=seed, num_envs=n)
@@ -280,7 +280,7 @@ def sweep(config):
 
 
 def write(config, curves):
-    """One row per kappa, seed and evaluation, beside the plot."""
+    """Write one row per kappa, seed and evaluation, as .csv with the name of the plot."""
     methods, interval = list(config.methods.items()), config.steps // config.evaluations
     with config.out.with_suffix(".csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -314,7 +314,7 @@ def main(argv=None):
         config = tyro.cli(Config, args=argv)
         table = config.out.with_suffix(".csv")
         if config.out.exists() or table.exists() or table == config.out or not config.out.parent.is_dir():
-            raise ValueError(f"--out {config.out}, or the .csv beside it, exists or has no folder; choose another file")
+            raise ValueError(f"--out {config.out}, or its .csv, exists or has no folder; choose another file")
         make_train(config)
     except (KeyError, ValueError) as error:
         print(error, file=sys.stderr)

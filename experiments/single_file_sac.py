@@ -2,8 +2,8 @@
 
 Usage: python experiments/single_file_sac.py --pattern abrupt --schedule aes --kappas 0.03 0.1 0.3 --seeds 5
 
-Options, networks, one gradient step, evaluation, one run, the sweep and its files follow each other. The eight places
-at which an entropy schedule replaces SAC's own tuning of the weight are numbered.
+Contents: options, networks, one gradient step, evaluation, one run, the sweep and its files. Numbered comments mark the
+eight places where an entropy schedule replaces SAC's tuning of the weight.
 """
 
 import csv
@@ -45,24 +45,24 @@ class Config:
     tau: float = 0.01  # step of the target critics towards the critics
     hidden: tuple[int, ...] = (64, 64)  # widths of the hidden layers
     batch: int = 128  # transitions of a gradient step
-    num_envs: int = 4  # parallel environments; one gradient step per step of all of them
+    num_envs: int = 1  # parallel environments; one gradient step per step of all of them
     replay: float = 0.05  # share of the run's transitions in the replay; a longer one delays the response to drift
     warmup: float = 0.01  # share of the run with random actions, at least 128 transitions
     seeds: int = 5
     steps: int = 20_000  # environment steps per run, over all parallel environments
     evaluations: int = 50
     episodes: int = 10  # of an evaluation
-    out: Path = Path("single_file_sac.png")  # the plot; the curves are beside it, as .csv
+    out: Path = Path("single_file_sac.png")  # the plot; the curves have the same name with .csv
 
     @property
     def methods(self):
-        """The values of kappa that are trained together, by their names in tables."""
+        """Values of kappa that are trained together, by their names in tables."""
         if "kappa" not in SCHEDULES[self.schedule].options:
             return {self.schedule: self.kappa}
         return {f"{self.schedule}(kappa={kappa:g})": kappa for kappa in self.kappas or (self.kappa,)}
 
 
-NEWEST = 128  # transitions whose TD errors, taken on arrival, a schedule such as aes_r reads
+NEWEST = 128  # newest transitions, whose TD errors a schedule such as aes_r reads
 RING = fresh_residuals(NEWEST, critics=2)  # 2
 Transition = namedtuple("Transition", "obs action reward terminated next_obs")  # next_obs: before any reset
 Agent = namedtuple("Agent", "actor critic target actor_adam critic_adam")  # critic, target: two networks, stacked
@@ -70,7 +70,7 @@ Run = namedtuple("Run", "obs env replay agent newest schedule")  # 3, the carry 
 
 
 def entropy_schedule(config, kappa, updates, actions):
-    """The schedule of a run: `aes`, or another one by name."""
+    """The schedule of a run: `aes`, or another schedule by name."""
     options = {"kappa": kappa, "beta": config.beta, "q": config.q, "base": config.base}
     options |= {"lambda_min": config.lambda_min, "lambda_max": config.lambda_max}
     if config.schedule == "aes":
@@ -136,7 +136,7 @@ def learn(config, agent, batch, weight, key):
     def actor_loss(actor):
         action, log_prob = policy(actor, batch.obs, noise[2])
         q = jnp.min(q_values(critic, batch.obs, action), axis=0)
-        return jnp.mean(weight * log_prob - q)  # and here
+        return jnp.mean(weight * log_prob - q)  # the weight also enters here
 
     grads, td_error = jax.grad(critic_loss, has_aux=True)(agent.critic)
     critic, critic_adam = adam_step(config.critic_learning_rate, grads, agent.critic_adam, agent.critic)
@@ -148,7 +148,7 @@ def learn(config, agent, batch, weight, key):
 
 
 def evaluate(config, agent, env, clock, key):
-    """Mean return () of the deterministic policy while the drift stands still at vector step ``clock``."""
+    """Mean return () of the deterministic policy under the drift at vector step ``clock``."""
     key, task_params = jr.fold_in(key, clock), env.params_at(clock)
 
     def going_on(carry):
@@ -167,7 +167,7 @@ def evaluate(config, agent, env, clock, key):
 
 
 def check(config):
-    """Raises UnknownNameError or ValueError, one sentence, for options that do not fit together."""
+    """Raise UnknownNameError or ValueError, one sentence, for invalid options."""
     if config.steps % (config.num_envs * config.evaluations):
         unit = f"{config.num_envs} environments x {config.evaluations} evaluations"
         raise ValueError(f"steps must be a multiple of {unit}; got {config.steps}")
@@ -180,13 +180,13 @@ def make_train(config):
     check(config)
     task = envs.make(config.task)
     n, (observations, actions, _) = config.num_envs, task.env.spec
-    total = config.steps // n  # steps of all environments at once, the unit of the drift's clock
+    total = config.steps // n  # vector steps, the unit of the drift's clock
     warmup, slots = max(int(config.warmup * total), -(-NEWEST // n)), max(int(config.replay * total), 1)
     if warmup >= total:
         raise ValueError(f"steps must exceed the {warmup * n} of the warm-up; got {config.steps}")
     for kappa in config.methods.values():
-        entropy_schedule(config, kappa, total - warmup, actions)  # refuses wrong values
-    envs.Drifting(task, config.pattern, config.steps, num_envs=n)  # likewise
+        entropy_schedule(config, kappa, total - warmup, actions)  # raises for invalid values
+    envs.Drifting(task, config.pattern, config.steps, num_envs=n)  # raises for invalid values
 
     def train(seed, kappa=config.kappa):
         env = envs.Drifting(task, config.pattern, config.steps, drift_seed=seed, num_envs=n)
@@ -247,7 +247,7 @@ def sweep(config):
 
 
 def write(config, curves):
-    """One row per kappa, seed and evaluation, beside the plot."""
+    """Write one row per kappa, seed and evaluation, as .csv with the name of the plot."""
     methods, interval = list(config.methods.items()), config.steps // config.evaluations
     with config.out.with_suffix(".csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -281,7 +281,7 @@ def main(argv=None):
         config = tyro.cli(Config, args=argv)
         table = config.out.with_suffix(".csv")
         if config.out.exists() or table.exists() or table == config.out or not config.out.parent.is_dir():
-            raise ValueError(f"--out {config.out}, or the .csv beside it, exists or has no folder; choose another file")
+            raise ValueError(f"--out {config.out}, or its .csv, exists or has no folder; choose another file")
         make_train(config)
     except (KeyError, ValueError) as error:
         print(error, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""A sweep of kappa and seeds over `agents.make_train`, all runs in one compiled program: made for an accelerator.
+"""A sweep of kappa and seeds with `agents.make_train`, all runs in one compiled program, for accelerators.
 
 Usage: python experiments/sweep.py --task toy --carrier sac --kappas 0.03 0.1 0.3 1 --seeds 8
 """
@@ -23,7 +23,7 @@ def main(
     steps: int = 20_000,
     evaluations: int = 20,
 ):
-    """Prints mean return, standard error over seeds, and mean entropy weight per kappa."""
+    """Print mean return, standard error over seeds, and mean entropy weight per kappa."""
     train = make_train(task, carrier, pattern=pattern, steps=steps, evaluations=evaluations, hidden=(64, 64))
     curves = jax.vmap(lambda seed, kappa: train(seed, aes(kappa=kappa))[1], in_axes=(0, None))  # over seeds
     curves = jax.vmap(curves, in_axes=(None, 0))  # over kappas

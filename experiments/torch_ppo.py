@@ -1,8 +1,8 @@
-"""PPO in plain PyTorch on one of our own tasks, which it takes for one of Isaac Gym: a page to start from.
+"""PPO in plain PyTorch on one of our tasks with Isaac Gym's interface: a starting point for other trainers.
 
 Usage: python experiments/torch_ppo.py --task toy --iterations 40
 
-What any trainer for Isaac Gym must do as well: the step after an episode's end is a phantom and is left out.
+Any trainer for Isaac Gym must also exclude the step after the end of an episode, which is a phantom.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Options:
     epochs: int = 5
     minibatches: int = 4
     hidden: int = 64
-    learning_rate: float = 1e-3  # at the start; it follows the policy's change
+    learning_rate: float = 1e-3  # initial; it adapts to the policy's change
     kl_target: float = 0.008
     seed: int = 0
 
@@ -40,26 +40,25 @@ class Scale:
         self.count, self.mean, self.var = 0.0, 0.0, 1.0
 
     def add(self, rows) -> None:
-        """Merge them (Chan et al. 1979)."""
+        """Merge rows (Chan et al. 1979)."""
         total, delta = self.count + len(rows), rows.mean(0) - self.mean
         spread = self.var * self.count + rows.var(0, correction=0) * len(rows)
         self.var = (spread + delta**2 * self.count * len(rows) / total) / total
         self.mean, self.count = self.mean + delta * len(rows) / total, total
 
     def __call__(self, rows):
-        """Normalised."""
         return ((rows - self.mean) / (self.var + 1e-8) ** 0.5).clamp(-5.0, 5.0)
 
 
 class Progress(NamedTuple):
     """Samples of one iteration."""
 
-    reward: float  # mean of a step
-    episode: float  # mean return of the episodes that ended; NaN if none did
+    reward: float  # mean per step
+    episode: float  # mean return of finished episodes; NaN if there are none
 
 
 def train(options: Options) -> Iterator[Progress]:
-    """One iteration after the other."""
+    """Train, and yield the progress of every iteration."""
     torch = pytorch()
     nn = torch.nn
     torch.manual_seed(options.seed)
@@ -81,7 +80,7 @@ def train(options: Options) -> Iterator[Progress]:
         return critic(observed(obs)).squeeze(-1)
 
     def step(action):
-        """Buffers of the environment are its own: what is kept is cloned."""
+        """Step the environment and clone its buffers, which it overwrites."""
         seen, reward, reset, extras = env.step(action)
         done, late = reset != 0, extras["time_outs"]
         return seen["obs"].clone(), reward.clone(), done, done & ~late
@@ -105,7 +104,7 @@ def train(options: Options) -> Iterator[Progress]:
                 torch.stack(x) for x in zip(*rows, strict=True)
             )
             progress = Progress(float(rewards[valid].mean()), float(torch.cat(ended).mean()))
-            # Values stay near 1: gradients of larger ones would be all that a bound on the norm leaves.
+            # Values stay near 1, because larger ones would dominate the clipped gradient.
             returned.add(torch.stack(returns)[valid])
             value, ahead = value_of(seen), value_of(following)
             delta = rewards / (returned.var + 1e-8) ** 0.5 + GAMMA * ahead * ~fails - value
@@ -133,7 +132,7 @@ def train(options: Options) -> Iterator[Progress]:
             factor = 1 / 1.5 if kl > 2.0 * options.kl_target else 1.5 if kl < 0.5 * options.kl_target else 1.0
             for group in optimiser.param_groups:
                 group["lr"] = min(max(group["lr"] * factor, 1e-5), 1e-2)
-        observed.add(data[0])  # after the updates: the ratios are those of one policy
+        observed.add(data[0])  # after the updates, so that the ratios belong to one policy
         yield progress
 
 

@@ -1,24 +1,28 @@
-"""Examples of `docs/extend.md` outside this repository: by module:name and as an installed package."""
+"""Modules of pages outside this repository: by module:name and as an installed package."""
 
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import polars as pl
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "docs" / "extend.md").read_text()
-FILES = {
-    re.match(r"# (\S+)\n", body).group(1): body.partition("\n")[2]
-    for body in re.findall(r"```(?:python|toml)\n(.*?)```", TEXT, flags=re.DOTALL)
-}
-NAMED, INSTALLED, PROXY, CARRIER = (
-    block.strip().splitlines() for block in re.findall(r"```bash\n(.*?)```", TEXT, flags=re.DOTALL)
-)
+from tests.pages import ROOT, blocks
+
+PAGE = ROOT / "docs" / "packaging.md"
+CODE = [
+    body
+    for page in (PAGE, ROOT / "docs" / "write_schedule.md", ROOT / "docs" / "own_task.md")
+    for language in ("python", "toml")
+    for body in blocks(page, language)
+]
+FILES = {named[1]: body.partition("\n")[2] for body in CODE if (named := re.match(r"# (\S+\.\w+)\n", body))}
+NAMED, INSTALLED, PROXY, CARRIER = (block.strip().splitlines() for block in blocks(PAGE, "bash"))
+TASKS = [line for block in blocks(ROOT / "docs" / "own_task.md", "bash") for line in block.strip().splitlines()]
+MODULES = ("mine.py", "line.py", "square.py")
 SMALL = "--steps 2000"
+SHORTER = " --seeds 1 --evaluations 5 --episodes 2"  # the last word of an option wins
 
 
 RUNNER = """
@@ -34,7 +38,7 @@ for line in sys.argv[1:]:
 
 def aesjax(place, *lines, site=None, code=0):
     """Command lines of the page in one process of their own, in the folder ``place``; stdout of each, and stderr."""
-    lines = [f"{line} {SMALL}" if " run " in line and "carrier" not in line else line for line in lines]
+    lines = [f"{line} {SMALL}" if " run " in line and "gridq" not in line else line for line in lines]
     path = [str(ROOT), *([str(site)] if site else [])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", RUNNER, *lines]
@@ -52,15 +56,16 @@ def write(place, *names):
 @pytest.mark.slow
 def test_an_installed_package_trains_reports_and_resumes_under_its_names(tmp_path):
     source, site, work = (tmp_path / name for name in ("source", "site", "work"))
-    for place in (source, site, work):
+    for place in (source, source / "mylab", site, work):
         place.mkdir()
-    write(source, "mylab.py", "pyproject.toml")
+    write(source / "mylab", *MODULES)
+    write(source, "pyproject.toml")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--no-build-isolation", "--target", str(site), str(source)], check=True, timeout=300)
     (listed, *_), _ = aesjax(work, *INSTALLED[:2], site=site)
-    assert re.search(r"  calm +Base weight times 1 .* \[mylab:calm\]", listed)
-    assert re.search(r"  square +Nominal and high by turns, a segment each. \[mylab:square\]", listed)
-    assert re.search(r"  reach +a point on a line whose target drifts \[mylab:reach\]", listed)
+    assert re.search(r"  burst +Base weight times a factor .* \[mylab.mine:burst\]", listed)
+    assert re.search(r"  square +Alternate between .* \[mylab.square:square\]", listed)
+    assert re.search(r"  reach +a point on a line whose target drifts \[mylab.line:reach\]", listed)
     study = work / "runs" / "installed"
     before = (study / "curves.parquet").read_bytes()
     aesjax(work, *INSTALLED[2:], INSTALLED[1] + " --resume", site=site)
@@ -69,22 +74,34 @@ def test_an_installed_package_trains_reports_and_resumes_under_its_names(tmp_pat
     rows = pl.read_parquet(study / "curves.parquet")
     assert (set(rows["pattern"]), set(rows["task"])) == ({"steady", "square"}, {"reach"})
     assert rows["return_mean"].is_finite().all()
-    methods = {"SAC", "SAC+CALM", "SAC+CALM[gain=4]", "SAC+CALM[decay=0.999]", "SAC+CALM[decay=0.999,gain=4]"}
+    methods = {"SAC", *(f"SAC+BURST{each}" for each in ("", "[gain=4]", "[decay=0.999]", "[decay=0.999,gain=4]"))}
     weights = rows.filter(pl.col("entropy_weight").is_finite()).group_by("method").agg(pl.col("entropy_weight").mean())
     assert set(weights["method"]) == methods
     assert weights["entropy_weight"].n_unique() == len(methods)  # every value of the option is in force
-    assert "reach · square | SAC+CALM |" in (study / "report" / "tables.md").read_text()
+    assert "reach · square | SAC+BURST |" in (study / "report" / "tables.md").read_text()
     metrics = pl.read_parquet(study / "report" / "metrics.parquet")
     assert metrics.filter(pl.col("metric") == "recovery_robust", pl.col("pattern") == "square").height > 0
-    assert "calm" not in aesjax(work, INSTALLED[0])[0][0]
+    assert "mylab" not in aesjax(work, INSTALLED[0])[0][0]
 
 
 @pytest.mark.slow
 def test_the_commands_shown_run_from_training_to_resuming(tmp_path):
-    write(tmp_path, "mylab.py")
+    write(tmp_path, *MODULES)
     train, *rest = NAMED
     aesjax(tmp_path, train, *rest, train + " --resume")
     assert (tmp_path / "runs" / "named" / "report" / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_the_commands_of_tasks_train_under_their_drift(tmp_path):
+    write(tmp_path, "line.py", "push.py", "rail.py")
+    aesjax(tmp_path, *(line + SHORTER + " --patterns abrupt" * ("--patterns" not in line) for line in TASKS))
+    studies = {study.name: pl.read_parquet(study / "curves.parquet") for study in (tmp_path / "runs").iterdir()}
+    assert set(studies) == {"push", "pendulum", "reach", "rail", "base"}
+    for name, rows in studies.items():
+        assert rows["return_mean"].is_finite().all()
+        assert (rows["drift_0"].n_unique() > 1) == (name != "base")
+    assert studies["base"]["method"].n_unique() == 5
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Adaptations: other quantities that a drift signal adjusts, and the registry of them."""
+"""Adaptations, which adjust quantities other than the entropy weight from a drift signal, and their registry."""
 
 from aesjax.adaptations.assemble import NEUTRAL, driver_of, together
 from aesjax.adaptations.controls import CONTROLS, ControlSpec, Played

@@ -1,4 +1,4 @@
-"""`together`: several adaptations as one, driven by one signal, with all that differs between runs as data."""
+"""`together`: several adaptations as one, driven by one signal; the differences between runs are data."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from aesjax.adaptations.rules import Adaptation, Now, Supply
 from aesjax.schedules import SCHEDULES, Schedule, aes_r
 from aesjax.types import AdaptationState, Array, DriftAdaptation, Levers, Signals
 
-#: Values that change nothing.
+#: Lever values without effect.
 NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0, updates=1.0)  # type: ignore
 #: Rule that combines two adaptations of one quantity.
 _JOIN: dict[str, Callable[[Array, Array], Array]] = {
@@ -25,10 +25,10 @@ _JOIN: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def driver_of(schedule: Schedule, adaptations: Sequence[Adaptation], given: Schedule | None = None) -> Schedule | None:
-    """The schedule whose ratio drives the adaptations beside ``schedule``; None where none of them reads a ratio.
+    """The schedule whose ratio drives the adaptations of a run; None if none of them reads a ratio.
 
-    It is ``given``, else the schedule itself if it is relative, else `aes_r`; options that it does not set are those
-    of ``schedule``.
+    It is ``given``, else ``schedule`` if that is relative, else `aes_r`. Options that it does not set are taken from
+    ``schedule``.
 
     Raises:
       ValueError: ``given`` is a schedule without a ratio, or no adaptation reads one.
@@ -61,9 +61,9 @@ def together(
     The ratio is the weight of a relative schedule over the base 1 without clip.
 
     Args:
-      adaptations: with complete options, all that some run of the program has.
-      signals: relative schedules with complete options that drive them; may be empty where fixed intervals do.
-      driver: () int32, the one of ``signals`` in force.
+      adaptations: union over the runs of the program, with complete options.
+      signals: relative schedules with complete options that drive them; empty if all act at fixed intervals.
+      driver: () int32, index into ``signals``.
       updates: () planned number of updates.
       supply: static sizes of the run's replay.
       played: values of a record, which replace those of ``adaptations``.
@@ -120,14 +120,14 @@ def together(
 
 
 def _unclipped(signal: Schedule) -> Schedule:
-    """The same schedule over the base 1 without clip: its weight is its ratio."""
+    """The schedule over the base 1 without clip; its weight is the ratio."""
     neutral = {"base": 1.0, "lambda_min": 0.0, "lambda_max": jnp.inf}
     given = {name: neutral.get(name, value) for name, value in signal.given.items()}
     return Schedule(signal.factory, given, signal.proxy)
 
 
 def _playing(values: dict[str, Any], played: Played, count: Array, stored: Array) -> dict[str, Any]:
-    """``values``, or where the record is on its entry for the update after ``count``."""
+    """``values``, or the recorded values for the update after ``count`` if a record is played."""
     at = jnp.minimum(count // played.stride, played.weight.shape[0] - 1)
     begins = count % played.stride == 0  # a refresh is due once, when its sample begins
     for lever, values_of in played.levers._asdict().items():

@@ -1,4 +1,4 @@
-"""Controls: the weights and levers of a recorded run, played to another one without listening to any signal."""
+"""Controls: recorded weights and levers of a run, played in another run without reading any signal."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,23 +12,23 @@ from aesjax.types import Levers
 
 
 class Played(NamedTuple):
-    """One run's record as data; entry i is in force during the updates of sample i, the last one thereafter."""
+    """Record of one run as data; entry i is in force during the updates of sample i, the last entry thereafter."""
 
     on: Any  # () float32; 0: the run follows its own schedule and adaptations
     stride: Any  # () int32, updates per sample
     weight: Any  # (n,) float32, entropy weight; reward per nat
-    levers: Levers = Levers()  # (n,) float32 each; the window as a share of what is stored, a refresh where it was due
+    levers: Levers = Levers()  # (n,) float32 each; window as a share of the replay, refresh where it was due
 
 
 class ControlSpec(NamedTuple):
     """A registered control."""
 
-    change: Callable[[Played, jax.Array, int], Played]  # NumPy record, key, blocks -> what is played instead
+    change: Callable[[Played, jax.Array, int], Played]  # NumPy record, key, blocks -> played record
     summary: str  # one line for listings
 
 
 def _constant_at_mean(record: Played, *_: Any) -> Played:
-    """Refreshes are events: as many, evenly spaced, each with the strength of one of them in turn."""
+    """Means of the record, held; refreshes are spaced evenly and keep their number and strengths."""
     length = len(record.weight)
 
     def held(values: Any) -> np.ndarray:
@@ -55,7 +55,7 @@ def _permuted(record: Played, key: jax.Array, blocks: int) -> Played:
 
 CONTROLS: Registry[ControlSpec] = Registry(
     "control",
-    playback=ControlSpec(lambda record, *_: record, "the recorded weights and levers at their times, whatever happens"),
-    constant_at_mean=ControlSpec(_constant_at_mean, "their means, held; as many refreshes, evenly spaced"),
-    permuted=ControlSpec(_permuted, "the same in blocks of time put into random order: same values, wrong times"),
+    playback=ControlSpec(lambda record, *_: record, "recorded weights and levers at their recorded times"),
+    constant_at_mean=ControlSpec(_constant_at_mean, "recorded means, held; equally many refreshes, evenly spaced"),
+    permuted=ControlSpec(_permuted, "recorded values in blocks of time, in random order"),
 )

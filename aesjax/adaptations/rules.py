@@ -1,4 +1,4 @@
-"""The registered adaptations: from the drift ratio and the clock to one lever each. All options may be traced."""
+"""The registered adaptations: each maps the drift ratio and the update count to one lever; options may be traced."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,13 +28,13 @@ class Supply(NamedTuple):
     stored: float = 0.0  # at the first update
     arriving: float = 0.0  # with every further update
     capacity: float = 0.0
-    floor: float = 0.0  # a window never holds fewer: several batches' worth, and four windows of newest residuals
+    floor: float = 0.0  # smallest window: several batches, and four windows of newest residuals
 
 
 class Now(NamedTuple):
     """Input of a rule after an update."""
 
-    ratio: Array  # () float32 >= 1, how much more drift there is than usual
+    ratio: Array  # () float32 >= 1, drift relative to its usual level
     count: Array  # () int32, updates so far, this one included
     updates: Array  # () float32, planned number of updates
     stored: Array  # () float32, transitions in the replay
@@ -42,23 +42,23 @@ class Now(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """Memory of a rule that answers single events: the ratio's crossings of a threshold, from below."""
+    """Memory of an event-triggered rule: upward crossings of a threshold by the ratio."""
 
     above: Array  # () int32, 1 while the ratio is above the threshold
-    since: Array  # () int32, updates since the last alarm, `_NEVER` at most
+    since: Array  # () int32, updates since the last detection, `_NEVER` at most
 
 
 def quiet() -> Alarm:
-    """Before the first update."""
+    """Memory before the first update."""
     return Alarm(jnp.int32(0), jnp.int32(_NEVER))
 
 
 def at_alarm(now: Now, memory: Alarm, threshold: Array, rest: Array) -> tuple[Array, Alarm]:
-    """Whether this update rings, () bool, and the memory after it.
+    """Whether this update is a detection, () bool, and the memory after it.
 
     Args:
       threshold: () ratio above which drift counts as a change.
-      rest: () share of the planned updates during which a second crossing is the same change.
+      rest: () share of the planned updates within which a second crossing belongs to the same change.
     """
     above = now.ratio > threshold
     rings = above & (memory.above == 0) & (memory.since.astype(jnp.float32) >= rest * now.updates)
@@ -79,12 +79,12 @@ class AdaptationFactory(Factory):
 
     start: Callable[[], Any] = field(repr=False)  # memory before the first update
     lever: str  # of `LEVERS`
-    uses_signal: bool  # False: the clock alone adjusts it
-    units: bool  # single units of the networks begin again, not all
+    uses_signal: bool  # False: depends on the update count alone
+    units: bool  # re-initialises single units, not complete networks
 
     @property
     def options(self) -> Mapping[str, float]:
-        """The options with their defaults."""
+        """Default values by option."""
         return self.signature.defaults
 
     def __call__(self, **given: Any) -> "Adaptation":
@@ -103,14 +103,14 @@ class AdaptationFactory(Factory):
 @partial(jax.tree_util.register_dataclass, data_fields=["given", "on"], meta_fields=["factory"])
 @dataclass(eq=False, repr=False)
 class Adaptation(Made):
-    """An adaptation and the options it was given. A pytree whose leaves are these numbers and ``on``."""
+    """An adaptation and its given options. A pytree whose leaves are these numbers and ``on``."""
 
     factory: AdaptationFactory
     given: Mapping[str, Any]
     on: Any = 1.0  # () float32; 0: a run of the same program without it
 
     def filled(self) -> "Adaptation":
-        """The same adaptation with all of its options: the given ones, else the defaults."""
+        """The adaptation with all of its options: the given ones, else the defaults."""
         return Adaptation(self.factory, {**self.factory.options, **self.given}, self.on)
 
     def __repr__(self) -> str:
@@ -133,12 +133,12 @@ def as_adaptation(
     Args:
       lever: of `LEVERS`, the one that the rule adjusts.
       start: memory before the first update.
-      uses_signal: False where the clock alone adjusts it.
-      units: single units of the networks begin again, not all.
+      uses_signal: False if the rule depends on the update count alone.
+      units: the rule re-initialises single units, not complete networks.
       ranges: allowed values of options, both ends included.
 
     Raises:
-      ValueError: an unknown lever, an option without a default, or a range of something else.
+      ValueError: an unknown lever, an option without a default, or a range of an unknown option.
     """
     if lever not in LEVERS:
         raise ValueError(f"an adaptation adjusts one of {', '.join(LEVERS)}; got '{lever}'")
@@ -155,15 +155,15 @@ _UPDATES = {"updates": Range(1.0, MOST_UPDATES), "span": SHARE}
 
 @as_adaptation(lever="window", ranges=_POWER)
 def window(now: Now, memory: Any, *, power: Any = 2.0) -> tuple[Levers, Any]:
-    """Sample the newest stored / ratio^power only."""
+    """Sample from the newest stored / ratio^power transitions only."""
     return Levers(window=now.stored * now.ratio**-power), memory
 
 
 @as_adaptation(lever="window", start=quiet, ranges=_ALARM)
 def forget(now: Now, memory: Alarm, *, threshold: Any = 1.5, rest: Any = 0.02) -> tuple[Levers, Alarm]:
-    """When the ratio crosses the threshold: sample only what arrives from then on.
+    """When the ratio rises above the threshold, sample only transitions that arrive from then on.
 
-    The smallest window before it is drawn from, too.
+    Batches also contain the smallest window of earlier transitions.
     """
     _, memory = at_alarm(now, memory, threshold, rest)
     arrived = memory.since.astype(jnp.float32) * now.supply.arriving
@@ -172,7 +172,7 @@ def forget(now: Now, memory: Alarm, *, threshold: Any = 1.5, rest: Any = 0.02) -
 
 @as_adaptation(lever="window", uses_signal=False, ranges={"share": SHARE})
 def recent(now: Now, memory: Any, *, share: Any = 0.25) -> tuple[Levers, Any]:
-    """Baseline: always sample the newest share of the replay."""
+    """Baseline: always sample from the newest share of the replay."""
     return Levers(window=share * now.supply.capacity), memory
 
 
@@ -191,7 +191,7 @@ def ere(now: Now, memory: Any, *, eta: Any = 0.996, cycle: Any = 1000.0) -> tupl
 def refresh(
     now: Now, memory: Alarm, *, strength: Any = 0.5, actor: Any = 1.0, threshold: Any = 1.5, rest: Any = 0.02
 ) -> tuple[Levers, Alarm]:
-    """When the ratio crosses the threshold: shrink and perturb the networks.
+    """When the ratio rises above the threshold, shrink and perturb the networks.
 
     Args:
       strength: () step of the parameters towards fresh ones; Adam restarts.
@@ -204,7 +204,7 @@ def refresh(
 
 @as_adaptation(lever="refresh", uses_signal=False, ranges={**_SHARES, "every": SHARE})
 def reset(now: Now, memory: Any, *, strength: Any = 1.0, actor: Any = 1.0, every: Any = 0.1) -> tuple[Levers, Any]:
-    """Baseline: fresh networks (or a step towards them) at fixed times.
+    """Baseline: reset the networks, in full or in part, at fixed intervals.
 
     Every ``every`` of the planned updates; 0.1 and 0.2 hit the change points of five segments.
     """
@@ -215,7 +215,7 @@ def reset(now: Now, memory: Any, *, strength: Any = 1.0, actor: Any = 1.0, every
 
 @as_adaptation(lever="refresh", uses_signal=False, units=True, ranges={"dormant": SHARE, **_CYCLE})
 def redo(now: Now, memory: Any, *, dormant: Any = 0.025, cycle: Any = 1000.0) -> tuple[Levers, Any]:
-    """Baseline: recycle dormant units at fixed times (ReDo).
+    """Baseline: recycle dormant units at fixed intervals (ReDo).
 
     Every ``cycle`` updates, those whose activity is at most ``dormant`` of their layer's mean.
     """
@@ -226,7 +226,7 @@ def redo(now: Now, memory: Any, *, dormant: Any = 0.025, cycle: Any = 1000.0) ->
 
 @as_adaptation(lever="rate", ranges=_POWER)
 def rate(now: Now, memory: Any, *, power: Any = 1.0) -> tuple[Levers, Any]:
-    """Learning rates times ratio^power."""
+    """Multiply the learning rates by ratio^power."""
     return Levers(rate=now.ratio**power), memory
 
 
@@ -234,7 +234,7 @@ def rate(now: Now, memory: Any, *, power: Any = 1.0) -> tuple[Levers, Any]:
 def burst(
     now: Now, memory: Alarm, *, updates: Any = 4.0, span: Any = 0.1, threshold: Any = 1.5, rest: Any = 0.02
 ) -> tuple[Levers, Alarm]:
-    """When the ratio crosses the threshold: several gradient steps per vector step for a while.
+    """When the ratio rises above the threshold, take several gradient steps per vector step for a time.
 
     Args:
       span: () share of the planned vector steps.
@@ -245,7 +245,7 @@ def burst(
 
 @as_adaptation(lever="updates", uses_signal=False, ranges={**_UPDATES, "every": SHARE})
 def utd(now: Now, memory: Any, *, updates: Any = 4.0, span: Any = 1.0, every: Any = 1.0) -> tuple[Levers, Any]:
-    """Baseline: several gradient steps per vector step, always or at fixed times.
+    """Baseline: several gradient steps per vector step, always or at fixed intervals.
 
     In the first ``span`` of every ``every``.
 

@@ -1,4 +1,4 @@
-"""Entropy schedules: drift proxies, the paper's rule and its repairs, controls, and the registry of all of them."""
+"""Entropy schedules: drift proxies, the paper's rule and its repairs, controls, and their registry."""
 
 from aesjax.schedules import calibration
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior

@@ -32,7 +32,7 @@ def aes(
     lambda_max: Array | float = 1.0,
     base: Array | float = 0.2,
 ) -> EntropySchedule:
-    """The paper: root of the running mean of the proxy.
+    """The paper's rule: kappa times the root of the running mean of the proxy.
 
     ``clip(kappa * sqrt(A_t / t))`` with ``A_t`` the sum of the smoothed proxy. AES paper Eq. (ema), (proxy_accum) and
     (aes_schedule), Appendix C. Deviations: none in value; the mean is carried instead of the sum, and a non-finite
@@ -68,7 +68,7 @@ def aes_prior(
     lambda_max: Array | float = 1.0,
     base: Array | float = 0.2,
 ) -> EntropySchedule:
-    """AES with prior mass, which its regret bound needs.
+    """`aes` with prior mass, which its regret bound needs.
 
     ``kappa * sqrt((prior + A_t) / t)``. Replaces AES paper Theorem 3.4, whose weight is zero before the first drift.
     ``prior`` is in units of the proxy; zero gives `aes`. Other arguments as there.
@@ -92,7 +92,7 @@ def aes_d(
     lambda_max: Array | float = 1.0,
     base: Array | float = 0.2,
 ) -> EntropySchedule:
-    """AES that forgets old drift.
+    """`aes` with a discounted mean, in which old drift decays.
 
     Discounted `aes_prior`, ``kappa * sqrt((prior + num_t) / den_t)``: ``num_t = rho num + v``, ``den_t = rho den + 1``
     with ``rho = 1 - 1/L`` and ``L = window * updates``. Not in the paper. As the window grows it becomes `aes_prior`;
@@ -100,8 +100,8 @@ def aes_d(
 
     Args:
       updates: () planned number of updates.
-      window: () share of them that is remembered; less than one update is taken as one. Do not forget faster than the
-        learner tracks: ``L >= (kappa / weight)**2``.
+      window: () memory as a share of the updates, at least one update. Do not forget faster than the learner tracks:
+        ``L >= (kappa / weight)**2``.
       prior: () units of the proxy. Others as in `aes`.
     """
     remembered, prior = jnp.maximum(float32(window) * float32(updates), 1.0), float32(prior)
@@ -119,7 +119,7 @@ class _BankMemory(NamedTuple):
 
     whole: Mean  # mean over all updates
     bank: Array  # (J,) float32, discounted means over windows 1, 2, 4, ..., 2**(J-1)
-    level: Array | None = None  # () float32, the level itself where it is held; None: it is not
+    level: Array | None = None  # () float32, the level, with `hold`; else None
 
 
 @as_schedule(
@@ -140,14 +140,14 @@ def aes_m(
     lambda_max: Array | float = 1.0,
     base: Array | float = 0.2,
 ) -> EntropySchedule:
-    """AES restarted at the best past time.
+    """`aes` with the largest mean over windows of past updates.
 
     ``kappa * sqrt(max over windows of the mean)``: jumps at a spike, then relaxes. The larger of `aes_prior`'s mean and
     of the discounted means over windows ``2**j`` whose mass is at least ``prior``, so it is never below `aes_prior`.
     Not in the paper. Without prior it is at least 1/(2e) of the exact maximum over all windows (Theorem M). With it, a
-    window that has just been filled loses its place as soon as its discounted mass fades below ``prior``, and no regret
-    bound is known. ``hold`` mends both: windows count from ``prior/e`` on and ``1/level`` rises by at most ``e/prior``
-    per update (docs/proofs/schedules.md#held-bank).
+    window is dropped as soon as its discounted mass falls below ``prior``, and no regret bound is known. ``hold``
+    corrects both: windows are admitted from a mass of ``prior/e``, and ``1/level`` rises by at most ``e/prior`` per
+    update (docs/proofs/schedules.md#held-bank).
 
     Args:
       levels: static number of windows; 20 covers 5e5 updates.
@@ -159,7 +159,7 @@ def aes_m(
         raise ValueError(f"aes_m: levels must be at least 1; got {levels}. 20 windows cover 5e5 updates.")
     windows = float32(2.0 ** np.arange(levels))
     prior, updates = float32(prior), float32(updates)
-    least = prior * np.float32(np.exp(-1.0)) if hold else prior  # discounted mass from which on a window counts
+    least = prior * np.float32(np.exp(-1.0)) if hold else prior  # smallest discounted mass of an admitted window
 
     def level(memory: _BankMemory, smooth: Array, count: Array) -> tuple[_BankMemory, Array]:
         whole = running_mean(memory.whole, smooth, count)
@@ -182,7 +182,7 @@ class _AesMemory(NamedTuple):
     """Memory of every schedule here."""
 
     smooth: Array  # () float32, EMA of the proxy
-    past: Any  # what the drift level is computed from
+    past: Any  # memory of the drift level
 
 
 def _schedule(proxy: Proxy, empty: Any, level: _Level, kappa, beta, lambda_min, lambda_max, base) -> EntropySchedule:

@@ -14,15 +14,15 @@ from aesjax.types import Array, EntropySchedule, Proxy, ScheduleLogs, ScheduleSt
 _TINY = float(np.finfo(np.float32).tiny)
 _COST = POSITIVE_SHARE._replace(text="in (0, 1], a share of the reward")
 _LEVEL = 0.9  # of the running quantile of `budget`
-# The quantile's logarithm moves by min(_LARGEST_STEP, _GAIN / t) at most per update, from the share _MEMORY of the
-# updates on no slower.
+# The quantile's logarithm moves by at most min(_LARGEST_STEP, _GAIN / t) per update, with t at most _MEMORY times the
+# planned number of updates.
 _GAIN, _LARGEST_STEP, _MEMORY = 4.0, 0.5, 0.25
 _LEAST_FLOOR = 1e-12  # reward per nat; a floor of zero has no logarithm
 
 
 @as_schedule
 def fixed(base: Array | float) -> EntropySchedule:
-    """The carrier's constant weight.
+    """Hold the weight constant.
 
     () reward per nat, without a clip.
 
@@ -51,7 +51,7 @@ def auto(
     auto_learning_rate: Array | float = 1e-3,
     auto_initial: Array | float = 1.0,
 ) -> EntropySchedule:
-    """SAC's tuning towards a target entropy.
+    """Tune the weight towards a target entropy, as SAC does.
 
     A schedule for every carrier that reports ``log_prob``. Minimises ``-exp(log_alpha) * mean(log_prob +
     target_entropy)`` by Adam (eps 1e-8); weight ``exp(log_alpha)``, () reward per nat, no clip. Deviation from the
@@ -136,12 +136,12 @@ def budget(
     cost: Array | float = 0.1,
     base: Array | float = 0.2,
 ) -> EntropySchedule:
-    """The cost of exploring is a share of the reward: no weight to tune.
+    """Set the weight so that exploration costs a fixed share of the reward.
 
     The weight is ``2 cost / A * scale``, with the running 0.9-quantile of absolute rewards as scale. Not in the paper.
-    Where Q is quadratic about its best action, the policy ``exp(Q / lam)`` gives away ``lam / 2`` of value per action
+    Where Q is quadratic about its best action, the policy ``exp(Q / lam)`` loses ``lam / 2`` of value per action
     dimension and step (equipartition). Multiplying all rewards by c multiplies the weight by c. Rewards with a large
-    constant part make the weight too large. It is no drift detector.
+    constant part make the weight too large. It is not a drift detector.
 
     Args:
       action_size: () A, action dimensions.
@@ -165,7 +165,7 @@ def budget(
         first = jnp.max(reward)
         unknown = old.unit == 0.0
         unit = jnp.where(unknown, first, old.unit)
-        # Steps are counted from that reward on: what was zero before said nothing.
+        # Steps are counted from the first nonzero reward.
         count = state.count + jnp.where(unknown & (first == 0.0), 0, 1)
         logs = jnp.log(jnp.maximum(reward / jnp.maximum(unit, _TINY), _TINY))
         step = jnp.minimum(_LARGEST_STEP, _GAIN / jnp.minimum(jnp.maximum(count, 1).astype(jnp.float32), longest))
@@ -201,10 +201,10 @@ def auto_floor(
     base: Array | float = 0.2,
     auto_learning_rate: Array | float = 1e-3,
 ) -> EntropySchedule:
-    """`auto` over `budget`: never below it.
+    """Tune the weight as `auto` does, with the weight of `budget` as lower bound.
 
-    Not in the paper. The first weight is that of `budget`; arguments as there. Tuning alone may let the weight fall to
-    nothing, from where an exponential takes long to return. Here the tuned logarithm itself is lifted to the floor.
+    Not in the paper. The first weight is that of `budget`; arguments as there. Tuning alone may let the weight vanish,
+    from where an exponential takes long to return. Here the tuned logarithm itself is lifted to the floor.
     """
     floor = budget.make(action_size, updates, cost=cost, base=base)
     adam, target_entropy = optax.adam(float32(auto_learning_rate), eps=1e-8), float32(target_entropy)
@@ -219,12 +219,12 @@ def auto_floor(
         below = floor.update(signals, old.floor)
         lowest = jnp.maximum(below.weight, _LEAST_FLOOR)
         gap = jnp.mean(read_signal("schedule 'auto_floor'", signals, "log_prob")) + target_entropy
-        # Before the first update there may have been no scale yet: the tuning starts from the first floor there is.
+        # The scale may be unknown at first: the tuning starts from the first floor.
         before: Any = jnp.where(state.count == 0, jnp.log(lowest), old.log_alpha)
         change, opt_state = adam.update(-jnp.exp(before) * gap, old.adam)
         tuned = before + change
         log_alpha = jnp.maximum(tuned, jnp.log(lowest))
-        weight = jnp.maximum(jnp.exp(log_alpha), below.weight)  # to the bit where the floor holds
+        weight = jnp.maximum(jnp.exp(log_alpha), below.weight)  # bit-identical at the floor
         logs = below.logs._replace(weight_raw=jnp.exp(tuned), at_min=float32(tuned < log_alpha))
         new = ScheduleState(weight, state.count + 1, _FloorMemory(log_alpha, opt_state, below), logs)
         return held(jnp.isfinite(gap) & jnp.isfinite(below.weight), new, state)

@@ -1,11 +1,11 @@
-"""Calibrated drift bounds: isotonic fit, conformal quantiles, the run-level scale, and what they cover.
+"""Calibrated drift bounds: isotonic fit, conformal quantiles, the run-level scale, and their coverage.
 
-AES paper, appendix "Calibrating an Observable Drift Proxy". All of it is NumPy on the host, in double precision: it
-runs once, on recorded runs, before a schedule is deployed.
+AES paper, appendix "Calibrating an Observable Drift Proxy". It runs in NumPy on the host, in double precision,
+once, on recorded runs, before a schedule is deployed.
 
-`split_conformal` bounds one drift at a time, for a fresh pair exchangeable with those it was fitted on, and not all
-rounds together. `run_level_scale` bounds the accumulated drift of a complete fresh run at every round, which the regret
-of the schedules needs; its unit is the run.
+`split_conformal` bounds one drift at a time, for a new pair exchangeable with those of the fit, not all rounds
+together. `run_level_scale` bounds the accumulated drift of a complete new run at every round, as the regret of the
+schedules requires; its unit is the run.
 """
 
 import math
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-_INDEX_ROUNDING = 1e-9  # (n + 1)(1 - delta) is often a whole number but for rounding, as 10 * 0.9
+_INDEX_ROUNDING = 1e-9  # (n + 1)(1 - delta) is often an integer up to rounding, as 10 * 0.9
 
 
 class Isotonic(NamedTuple):
-    """A nondecreasing function known at the signals it was fitted on."""
+    """A nondecreasing function, given at the signals of its fit."""
 
     signal: np.ndarray  # (n,) float64, increasing
     level: np.ndarray  # (n,) float64, nondecreasing
@@ -27,7 +27,7 @@ class Envelope(NamedTuple):
     """An upper bound on drift: a fitted level plus a margin."""
 
     fit: Isotonic
-    margin: float  # inf where there were too few residuals
+    margin: float  # inf with too few residuals
 
 
 def isotonic_fit(signal: np.ndarray, drift: np.ndarray) -> Isotonic:
@@ -48,13 +48,13 @@ def isotonic_fit(signal: np.ndarray, drift: np.ndarray) -> Isotonic:
 def predict(fit: Isotonic, signal: np.ndarray) -> np.ndarray:
     """(M,) float64: the fitted function at signals (M,).
 
-    Between two fitted signals, where least squares leaves it open, the function has the level of the lower one.
+    Between two fitted signals the function has the level of the lower signal.
     """
     return fit.level[np.maximum(np.searchsorted(fit.signal, signal, side="right") - 1, 0)]
 
 
 def conformal_index(n: int, delta: float) -> int:
-    """``ceil((n + 1)(1 - delta))``: which order statistic of n residuals bounds a fresh one; may be ``n + 1``.
+    """``ceil((n + 1)(1 - delta))``: the order statistic of n residuals that bounds a new one; may be ``n + 1``.
 
     >>> conformal_index(9, 0.1), conformal_index(5, 0.1)
     (9, 6)
@@ -78,11 +78,11 @@ def conformal_quantile(values: np.ndarray, delta: float) -> np.ndarray:
 def split_conformal(
     fit_signal: np.ndarray, fit_drift: np.ndarray, signal: np.ndarray, drift: np.ndarray, delta: float
 ) -> Envelope:
-    """A bound that a fresh drift keeps with probability at least ``1 - delta``: fitted on one half, shifted on another.
+    """Bound that holds for a new drift with probability at least ``1 - delta``: fitted on one half, shifted on another.
 
     AES paper Eq. (conformal-upper), with the split that its Lemma (conformal-upper) needs. For n exchangeable pairs in
     the second half, without ties, the probability is ``index / (n + 1)``; fewer than ``1/delta - 1`` pairs give an
-    infinite margin. With equal halves it is the paper's literal recipe, Eq. (calib-monotone), which fails.
+    infinite margin. With equal halves it is the paper's recipe, Eq. (calib-monotone), which fails.
 
     Args:
       fit_signal, fit_drift: (M,) pairs for the fit.
@@ -100,10 +100,10 @@ def upper_bound(envelope: Envelope, signal: np.ndarray) -> np.ndarray:
 
 
 def run_ratios(drift: np.ndarray, signal: np.ndarray) -> np.ndarray:
-    """(...,): the smallest factor at which the accumulated signal of a run bounds its accumulated drift in every round.
+    """(...,): smallest factor at which the accumulated signal of a run bounds its accumulated drift in every round.
 
     ``max_t A_t / V_t`` with ``A_t``, ``V_t`` the sums of (..., T) drifts and signals >= 0 up to round t; inf for a run
-    that drifts before its first signal, 0 for one that never drifts. Not in the paper.
+    that drifts before its first signal, 0 for a run without drift. Not in the paper.
 
     Raises:
       ValueError: shapes that differ, no rounds, a value that is negative or not finite.
@@ -138,7 +138,7 @@ def runs_needed(delta: float) -> int:
 
 
 def slack(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """(...,): accumulated bound over accumulated drift at the end, of which regret pays the root; inf without drift."""
+    """(...,): final accumulated bound over accumulated drift; regret grows with its root; inf without drift."""
     total, allowed = (np.sum(np.asarray(x, np.float64), axis=-1) for x in (drift, bound))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(total > 0.0, allowed / total, np.inf)

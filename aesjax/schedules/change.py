@@ -1,4 +1,4 @@
-"""`aes_c`: the base weight, raised while a change detector with a bounded rate of false alarms sees an excess."""
+"""`aes_c`: the base weight, raised after detections by a change detector with a bounded false-alarm rate."""
 
 from typing import Any, NamedTuple
 
@@ -13,17 +13,17 @@ from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 TINY, LARGE = (float(x) for x in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
 LEVELS = 8  # tested block lengths, up to 128 observations
-_LONGEST_MEMORY = 0.25  # share of the updates that the location of no level but the first may remember
+_LONGEST_MEMORY = 0.25  # longest memory of the location of levels after the first, as a share of the updates
 _BET = 0.5  # lambda: standard deviations become nats
-_MEMORY = 64  # blocks that location and scale remember
-_SPAN = 5  # a level's scale looks at blocks up to 2**SPAN times its own: autocorrelation that long is seen
-WARM = 96  # blocks of a level before it is tested: three of the longest blocks that its scale looks at
-_FARTHEST = 10.0  # standard deviations; an alarm takes six observations, however large they are
-_CAP = 6.0  # nats above the threshold that evidence may grow to: so much later than the excess it ends
-_SETTLED = 3.0  # deviations that neighbouring blocks of 2**SPAN observations differ by at most once a level has settled
-_LONGEST_HOLD = 16  # such blocks; noise that a change made larger for good never settles on the scale of before
-_CALM = 3  # neighbouring pairs of blocks in succession that did not differ: the level has settled
-_AGAIN = 8  # blocks of a level after which it is tested again
+_MEMORY = 64  # memory of location and scale, in blocks
+_SPAN = 5  # a level's scale uses blocks up to 2**SPAN times its own, to include autocorrelation of that length
+WARM = 96  # blocks of a level before it is tested: three of the longest blocks of its scale
+_FARTHEST = 10.0  # standard deviations; a detection takes at least six observations
+_CAP = 6.0  # largest evidence above the threshold, nats, which delays the end of a detection
+_SETTLED = 3.0  # largest difference of neighbouring blocks of 2**SPAN observations of a settled level, deviations
+_LONGEST_HOLD = 16  # such blocks; after a permanent increase of the noise a level never settles on the old scale
+_CALM = 3  # successive pairs of neighbouring blocks without a difference in a settled level
+_AGAIN = 8  # blocks of a level before it is tested again
 FLOOR = 1e-3  # smallest standard deviation of a log proxy
 
 
@@ -39,9 +39,9 @@ class ChangeMemory(NamedTuple):
     spread: Array  # (K,) float32, running variance of a block mean, from second differences
     evidence: Array  # (L,) float32, nats of the CUSUM
     excess: Array  # (L,) float32, running mean of the newest block means above the location
-    held: Array  # () int32, observations since an alarm froze location and spread; 0: they learn
-    calm: Array  # () int32, neighbouring blocks of 2**SPAN observations in that time that did not differ
-    learned: Array  # () int32, observation from which the location is learned; 0 before the first alarm
+    held: Array  # () int32, observations since a detection froze location and spread; 0: not frozen
+    calm: Array  # () int32, neighbouring blocks of 2**SPAN observations in that time without a difference
+    learned: Array  # () int32, observation from which the location is learned; 0 before the first detection
     base: Any  # state of the base schedule, None for a number
 
 
@@ -72,12 +72,12 @@ def aes_c(
     e_max: Array | float = 8.0,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    """Base weight raised at a change, with few false alarms.
+    """Raise the base weight after a detected change of the proxy.
 
-    The proxy's excess over its location counts while a CUSUM of the log proxy is above its threshold. An observation is
-    a finite, positive proxy that differs from the last one: zeros say nothing, and on-policy carriers show one
-    rollout's proxy to many updates. On blocks of ``2**j`` observations, j = 0 ... 7, with b the mean of the log proxy
-    in a block::
+    The proxy's excess over its location is used while a CUSUM of the log proxy is above its threshold. An observation
+    is a finite, positive proxy that differs from the last one, because on-policy carriers report the proxy of one
+    rollout at many updates. On blocks of ``2**j`` observations, j = 0 ... 7, with b the mean of the log proxy in a
+    block::
 
         z    = clip((b - m) / s, -10, 10)
         S    = clip(S + z/2 - psi_j, 0, threshold + 6)            # after 96 blocks; psi_j: `compensator`
@@ -88,21 +88,21 @@ def aes_c(
         E    = max_j [S_j >= threshold] clip(exp(u_j) - 1, 0, e_max)
         lam  = base * min(sqrt(1 + gain E), r_max)
 
-    m moves at a quarter of eta while ``threshold/4 < S < threshold``. An alarm freezes m and V of every level until
+    m moves at a quarter of eta while ``threshold/4 < S < threshold``. A detection freezes m and V of every level until
     three successive pairs of neighbouring blocks of 32 observations differ by at most 3 s, or 512 observations have
     passed. Then S and u return to zero, the weight returns to the base, and a level is tested again after 8 blocks.
 
-    False alarms. Where block means are independent and no heavier than standardised exponentials, S is a
-    supermartingale, and alarms per update have at most the rate 1.1 exp(-threshold) (Lorden 1971; Shin, Ramdas and
-    Rinaldo 2023). The default threshold was chosen on correlated streams; ``docs/schedules.md`` has measured rates.
+    False alarms. If block means are independent and no heavier than standardised exponentials, S is a
+    supermartingale, and the rate of false alarms per update is at most 1.1 exp(-threshold) (Lorden 1971; Shin, Ramdas
+    and Rinaldo 2023). The default threshold was chosen on correlated streams; ``docs/detectors.md`` has measured rates.
 
-    Multiplying rewards by c leaves ``weight / base``. A falling proxy never raises the weight. No change is found in
-    the first 96 observations, nor between an alarm and the end of the relearning.
+    Multiplying rewards by c leaves ``weight / base``. A falling proxy never raises the weight. No change is
+    detected in the first 96 observations, nor between a detection and the end of the relearning.
 
     Args:
       proxy, base, gain, r_max, e_max, lambda_max: as in `aes_r`.
       updates: () planned number of updates; sets only the longest memory.
-      threshold: () nats of evidence that an alarm takes.
+      threshold: () evidence for a detection, nats.
 
     >>> from aesjax.schedules.proxies import td_quantile
     >>> schedule = aes_c(td_quantile(source="fresh"), base=0.05, updates=40_000)
@@ -129,7 +129,7 @@ def aes_c(
     def observe(old: ChangeMemory, v: Array) -> ChangeMemory:
         unit = jnp.where(old.seen == 0, v, old.unit)
         seen = old.seen + 1
-        blocks = (seen // lengths).astype(jnp.float32)  # finished ones; this one too where it ends now
+        blocks = (seen // lengths).astype(jnp.float32)  # finished blocks, including a block that ends now
         total = old.total + jnp.log(jnp.clip(v / unit, TINY, LARGE))
         mean = total / lengths
         past = jnp.maximum(blocks - 1.0, 0.0)

@@ -9,7 +9,7 @@ from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
 
 def playback(weights: Array) -> EntropySchedule:
-    """The recorded (T,) weights in their order, () reward per nat; the last one is kept after T steps.
+    """The recorded (T,) weights in their order, () reward per nat; the last weight is held after T steps.
 
     Entry t is the weight in force at step t, as a carrier records it. Reads no signal.
     """

@@ -34,7 +34,6 @@ class FreshResiduals:
     critics: int = 1
 
     def init(self) -> FreshState:
-        """An empty ring."""
         return FreshState(jnp.zeros((self.critics, self.size), jnp.float32), jnp.int32(0), jnp.int32(0))
 
     def update(self, state: FreshState, td_error: Array) -> FreshState:

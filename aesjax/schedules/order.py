@@ -51,7 +51,7 @@ def quantile(x: Array, q: Array | float) -> Array:
 def neighbours(x: Array, k: Array) -> tuple[Array, Array]:
     """The ``k``-th and ``k+1``-th smallest of (N,) ``x``, from one set of counts; ``k`` in [0, N - 2].
 
-    At ``k = N - 1`` the second value is meaningless. NaN sort by their bits: callers must look for them.
+    At ``k = N - 1`` the second value is meaningless. NaN sort by their bits, so callers must check for them.
     """
     other = _all_pairs if x.shape[0] <= _ALL_PAIRS_LIMIT else _radix_select(bits=4)
     return lax.platform_dependent(x, k, cpu=_radix_select(bits=2 if x.shape[0] <= _TWO_BIT_LIMIT else 1), default=other)

@@ -36,11 +36,11 @@ class ProxyFactory(Factory):
 
     @property
     def takes(self) -> set[str]:
-        """Which of ``q`` and ``source`` its function takes."""
+        """Those of ``q`` and ``source`` that its function accepts."""
         return {"q", "source"} & {*self.signature.defaults, *self.signature.required, *self.signature.others}
 
     def __call__(self, q: Array | float = 0.9, source: str | None = None) -> "DriftProxy":
-        """The proxy at quantile level ``q``, which others than `td_quantile` ignore.
+        """The proxy at quantile level ``q``, which only `td_quantile` uses.
 
         Raises:
           ValueError: it has no such source, or ``q`` is outside [0, 1].
@@ -56,7 +56,7 @@ class ProxyFactory(Factory):
 class DriftProxy(Made):
     """A proxy: maps `Signals` to a drift magnitude, () float32 >= 0. A pytree, whose leaf is ``q``.
 
-    Without a source it has that of the schedule it is given to, and on its own reads the update batch.
+    Without a source it uses the source of its schedule; outside a schedule it reads the update batch.
     """
 
     factory: ProxyFactory
@@ -69,17 +69,17 @@ class DriftProxy(Made):
 
     @property
     def place(self) -> str:
-        """Where it reads, "update" or "fresh"."""
+        """Source that it reads, "update" or "fresh"."""
         return self.source or next(iter(self.factory.fields))
 
     @property
     def key(self) -> str:
-        """Name of its value among the measured ones, such as "td_quantile/fresh"."""
+        """Key in the measured proxies, such as "td_quantile/fresh"."""
         return f"{self.factory.name}/{self.place}"
 
     @property
     def field(self) -> str:
-        """The field of `Signals` that it reads."""
+        """Field of `Signals` that it reads."""
         return self.factory.fields[self.place]
 
     def __call__(self, signals: Signals) -> Array:
@@ -125,8 +125,8 @@ def td_quantile(q: Array | float, source: str) -> Proxy:
     """q-quantile of |TD error| (paper default, q = 0.9).
 
     () reward. AES paper Eq. (proxy_offpolicy) and (proxy_onpolicy). With twin critics the residuals of both form one
-    set. Deviation: ``source="fresh"`` reads the newest transitions, on which a change of the environment shows at once;
-    a replay batch shows it only as the buffer refills.
+    set. Deviation: ``source="fresh"`` reads the newest transitions, on which a change of the environment has an
+    immediate effect; on a replay batch it appears only as the buffer refills.
 
     Args:
       q: () quantile level in [0, 1], linear interpolation; may be traced.
@@ -154,7 +154,7 @@ def td_mean(source: str) -> Proxy:
 
 @as_proxy(label="Value loss", fields=_LOSSES)
 def value_loss(source: str) -> Proxy:
-    """Critic loss, reward squared; the paper's ablation "value loss".
+    """Critic loss, in squared units of reward; the paper's ablation "value loss".
 
     ``source="fresh"`` is the mean squared residual of the newest transitions. Carriers weigh and sum their critics'
     losses differently, so the two sources differ by a constant factor.
@@ -167,7 +167,7 @@ def value_loss(source: str) -> Proxy:
 
 @as_proxy(label="Critic drift", fields=_CRITIC_CHANGES)
 def critic_drift(source: str) -> Proxy:
-    """Size of the critic's own change; the paper's ablation "critic drift".
+    """Size of the critic's change in one update; the paper's ablation "critic drift".
 
     ``source="update"`` is the norm of the parameter change, () parameter units; "fresh" is the mean change of the
     critic's values on the newest transitions, () reward.
@@ -178,10 +178,10 @@ def critic_drift(source: str) -> Proxy:
 
 @as_proxy(label="Dynamics", fields=_MODEL)
 def dynamics() -> Proxy:
-    """Error of a model of reward and dynamics on the newest transitions.
+    """Prediction error of a model of reward and dynamics on the newest transitions.
 
-    () variances of the target. Not in the paper. The model is trained beside the agent, one gradient step an update.
-    TD errors move little when a body changes; a prediction of the next step is wrong immediately.
+    () variances of the target. Not in the paper. The model is trained with the agent, one gradient step per update.
+    After a change of a robot TD errors change little; a prediction of the next step is wrong immediately.
     """
     return lambda signals: _read("dynamics", signals, "model_error")
 
@@ -192,5 +192,5 @@ PROXIES: Registry[ProxyFactory] = Registry(
 
 
 def _read(name: str, signals: Signals, field: str) -> Array:
-    # Behind stop_gradient: a weight that can be differentiated through its residuals would train the critic.
+    # stop_gradient, because differentiating the weight through its residuals would train the critic.
     return lax.stop_gradient(read_signal(f"proxy '{name}'", signals, field))

@@ -30,7 +30,7 @@ def switch(schedules: Sequence[EntropySchedule], index: Array | int) -> EntropyS
     the run: changing it half-way hands over a weight, but no member's logs.
 
     Each member must compute its weight from its inner memory, its counter and the signals, because the weight and logs
-    of its state are those of the selected one.
+    of its state are those of the selected schedule.
 
     >>> print(switch((fixed(0.1), fixed(0.5)), jnp.int32(1)).init().weight)
     0.5
@@ -43,7 +43,7 @@ def switch(schedules: Sequence[EntropySchedule], index: Array | int) -> EntropyS
 
     def select(states: tuple[ScheduleState, ...]) -> ScheduleState:
         shown = [(state.weight, state.count, state.logs) for state in states]
-        # Selects fuse with the arithmetic before them; a gather from a stack would be an array of its own.
+        # Selects fuse with the arithmetic before them; a gather would need a separate array.
         weight, count, logs = functools.reduce(
             lambda best, i: jax.tree.map(lambda a, b: jnp.where(index == i, b, a), best, shown[i]),
             range(1, len(shown)),
@@ -68,7 +68,7 @@ def switch(schedules: Sequence[EntropySchedule], index: Array | int) -> EntropyS
 def together(
     schedules: Sequence[Schedule], index: Array | int = 0, record: Sequence[DriftProxy] = ()
 ) -> EntropySchedule:
-    """One of several schedules, of which ``index`` is in force; ``index`` and all options may be traced.
+    """The schedule at ``index`` of several schedules; ``index`` and all options may be traced.
 
     A proxy that several schedules read at one place is computed once, at the quantile level of the schedule in force.
     ``measure`` of the result computes every proxy whose signal is present, and ``update`` the others.
@@ -90,7 +90,7 @@ def together(
     proxies |= {proxy.key: proxy.factory(q, proxy.place) for proxy in record}
 
     def reader(proxy: Proxy) -> Proxy:
-        """A proxy as its schedule reads it: its measured value, or the proxy itself, which reports a missing signal."""
+        """Measured value of a proxy, or the proxy itself, which raises for a missing signal."""
         if not isinstance(proxy, DriftProxy):
             return proxy
 
@@ -120,7 +120,7 @@ def together(
 
 
 def required_signals(schedules: Sequence[Schedule]) -> dict[str, str]:
-    """The `Signals` fields that these schedules read, each with its reader, for error messages.
+    """`Signals` fields that these schedules read, each with its reader, for error messages.
 
     >>> required_signals([auto(), fixed()])
     {'log_prob': "schedule 'auto'"}

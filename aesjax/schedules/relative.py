@@ -22,9 +22,9 @@ from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 TINY = float(np.finfo(np.float32).tiny)
 _RATIO = {"gain": NOT_NEGATIVE, "r_max": AT_LEAST_1, "margin": NOT_NEGATIVE, "e_max": NOT_NEGATIVE}
-# Numbers of the rule that belong to its proofs, and are no options.
+# Constants of the proofs, which are not options.
 _WINDOWS = 8
-_LONGEST_WINDOW = 0.25  # share of the updates that no window but the first may exceed
+_LONGEST_WINDOW = 0.25  # largest window after the first, as a share of the updates
 _BASELINE_GAIN, _BASELINE_STEP = 4.0, 0.5  # the median moves by min(step, gain / t) / 2 in log units per update
 
 
@@ -55,7 +55,7 @@ def aes_r(
     e_max: Array | float = 8.0,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    """Base weight raised by the proxy's excess over its running median.
+    """Raise the base weight by the proxy's excess over its running median.
 
     With s the EMA of the proxy (decay ``1 - 1/clip(updates/500, 2, 20)``) and B its running median, the excess
     ``e = clip(s/B/(1+margin) - 1, 0, e_max)`` is averaged over dyadic windows, the shortest of ``max(8, updates/1000)``
@@ -113,11 +113,11 @@ def aes_r(
         memory, count = jax.tree.map(
             lambda new, kept: jnp.where(ok, new, kept), (memory, count), (old._replace(base=None), state.count)
         )
-        # Windows forget also while the proxy says nothing: what the weight adds stays bounded by the excess that was
-        # seen (docs/proofs/relative.md, claim 3).
+        # Windows also forget while the proxy is invalid, so that the raised part stays bounded by the observed excess
+        # (docs/proofs/relative.md, claim 3).
         held = discounted_count(jnp.maximum(count, 1), windows)
         memory = memory._replace(bank=jnp.where(ok, memory.bank, old.bank - old.bank / held))
-        # A window shorter than the first counts as that long: one early excess must not look like a whole window of it.
+        # A window shorter than the first has its length, so that one early excess is not a complete window.
         filled = jnp.minimum(1.0, held / first)
         level = jnp.max(jnp.where(admitted, memory.bank * filled, 0.0))
         ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
@@ -154,7 +154,7 @@ def aes_r_auto(
     e_max: Array | float = 8.0,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    """AES-R over the auto-tuned weight; arguments of `aes_r` and `auto`."""
+    """`aes_r` with the weight of `auto` as base; arguments of `aes_r` and `auto`."""
     base = auto.make(target_entropy, auto_learning_rate=auto_learning_rate, auto_initial=auto_initial)
     ratio = {"gain": gain, "r_max": r_max, "margin": margin, "e_max": e_max}
     return aes_r.make(proxy, base, updates, lambda_max=lambda_max, **ratio)
@@ -178,7 +178,7 @@ def oracle(
     oracle_memory: Array | float = 0.02,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    """Reference: reads the true drift.
+    """Reference: raise the base weight with the speed of the true drift.
 
     ``E = rho * E + d`` with ``rho = 1 - 1/(oracle_memory * updates)`` and d the size of this step's change as a
     share of the channel's range; weight ``base * min(sqrt(1 + oracle_gain * E), r_max)``, () reward per nat, clipped as

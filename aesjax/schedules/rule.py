@@ -1,4 +1,4 @@
-"""The pieces every schedule is made of: smoothing, running means, clipping and its logs."""
+"""Parts shared by all schedules: smoothing, running means, clipping and logs."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ class Mean(NamedTuple):
     """A running mean that stays exact to float32 rounding over millions of updates."""
 
     value: Array  # () float32
-    lost: Array  # () float32, what rounding dropped from `value` so far (Kahan); keeps tiny late steps from vanishing
+    lost: Array  # () float32, rounding error of `value` so far (Kahan), so that small late steps are not lost
 
 
 def ema(previous: Array, value: Array, beta: Array | float, first: Array) -> Array:
@@ -47,7 +47,7 @@ def discounted_count(count: Array, window: Array) -> Array:
 def bounded(
     raw: Array, low: Array | float, high: Array | float, proxy: Array, smooth: Array
 ) -> tuple[Array, ScheduleLogs]:
-    """The clipped weight, () reward per nat, and its logs; ``low = 0`` and ``high = inf`` do not clip."""
+    """Clipped weight, () reward per nat, and its logs; ``low = 0`` and ``high = inf`` do not clip."""
     low, high = float32(low), float32(high)
     logs = ScheduleLogs(proxy, smooth, raw, at_min=float32(raw < low), at_max=float32(raw > high))
     return jnp.minimum(jnp.maximum(raw, low), high), logs
@@ -56,14 +56,14 @@ def bounded(
 def bounded_above_base(
     base: Array, ratio: Array, high: Array | float, proxy: Array, smooth: Array
 ) -> tuple[Array, ScheduleLogs]:
-    """`bounded` of ``base * ratio``, ratio >= 1: the clip cuts what was added and never moves the base itself."""
+    """`bounded` of ``base * ratio``, ratio >= 1, where the clip limits the raised part and never moves the base."""
     return bounded(base * ratio, 0.0, jnp.maximum(float32(high), base), proxy, smooth)
 
 
 def base_weight(
     base: Array | float | EntropySchedule, signals: Signals | None = None, state: Any = None
 ) -> tuple[Array, ScheduleState | None]:
-    """The weight that a schedule modulates, and its state: of a number, or of another schedule after ``signals``."""
+    """Weight that a schedule modulates, and its state; from a number, or from another schedule after ``signals``."""
     if not hasattr(base, "init"):
         return float32(base), None
     state = base.init() if signals is None else base.update(signals, state)  # type: ignore
@@ -79,12 +79,12 @@ def start(weight: Array | float, inner: Any = (), raw: Array | float | None = No
 
 
 def held(ok: Array, new: ScheduleState, old: ScheduleState) -> ScheduleState:
-    """``new`` where ``ok``, else ``old`` unchanged, counter included: a non-finite signal is as if not seen."""
+    """``new`` where ``ok``, else ``old`` unchanged, counter included, so that a non-finite signal is ignored."""
     return jax.tree.map(lambda a, b: jnp.where(ok, a, b), new, old)
 
 
 def read_signal(reader: str, signals: Signals, field: str) -> Array:
-    """The field as float32; ValueError when traced if the carrier does not report it, or in another rank."""
+    """The field as float32; ValueError when traced if the carrier does not report it or its rank is wrong."""
     value, rank = getattr(signals, field), int(field in VECTORS)
     shape = "(B,)" if rank else "()"
     if value is None:

@@ -1,4 +1,4 @@
-"""Schedules as objects: a registered factory, and a schedule that remembers how it was made."""
+"""Schedules as objects: a registered factory, and a schedule that stores its arguments."""
 
 import traceback
 from collections.abc import Collection, Mapping
@@ -20,8 +20,8 @@ from aesjax.schedules.proxies import DriftProxy, td_quantile
 from aesjax.schedules.rule import VECTORS, start
 from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
 
-_CLIP = {"lambda_min": 1e-4, "lambda_max": 1.0}  # the paper's, where neither a schedule nor its run has another one
-_TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors for which any schedule must give a weight
+_CLIP = {"lambda_min": 1e-4, "lambda_max": 1.0}  # the paper's, used if neither the schedule nor its run has a proxy
+_TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors for which every schedule must return a weight
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
@@ -30,7 +30,7 @@ class ScheduleFactory(Factory):
     """A registered schedule: call it for a `Schedule`, with options by name, ``aes(kappa=0.3)``."""
 
     kind = "schedule"
-    #: Numbers of a run that a schedule may request by naming a parameter so; a carrier or its preset has them.
+    #: Numbers of a run that a schedule requests by a parameter of this name; set by the carrier or its preset.
     fillable = ("base", "lambda_min", "lambda_max", "target_entropy", "action_size", "updates")
     known_ranges = MappingProxyType(
         {
@@ -46,12 +46,11 @@ class ScheduleFactory(Factory):
 
     label: str  # in tables, as in "SAC+LABEL"
     needs: frozenset[str]  # fields of `Signals` that it reads besides those of its proxy
-    source: str  # its proxy's, unless another is given
-    relative: bool  # its weight is ``base`` times a ratio >= 1, which may then adjust other quantities, too
+    source: str  # of its proxy, unless another is given
+    relative: bool  # its weight is ``base`` times a ratio >= 1, which may also drive adaptations
 
     @property
     def uses_proxy(self) -> bool:
-        """Whether its function takes a drift proxy."""
         return "proxy" in self.signature.others
 
     @property
@@ -61,7 +60,7 @@ class ScheduleFactory(Factory):
         return (*own.required, *own.defaults, *(("q",) if self.uses_proxy else ()))
 
     def __call__(self, *positional: Any, **given: Any) -> "Schedule":
-        """A schedule with these arguments; a study fills in the others, or they have their defaults.
+        """A schedule with these arguments; a study sets the others, or their defaults are used.
 
         Raises:
           ValueError, TypeError: an unknown or repeated argument, or a value outside its range.
@@ -84,14 +83,14 @@ class ScheduleFactory(Factory):
         return Schedule(self, given, proxy)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Refuse concrete values that are not allowed; other schedules and traced values are not read."""
+        """Raise for concrete values that are not allowed; schedules and traced values are not read."""
         super().check({o: x for o, x in options.items() if o in self.options and not isinstance(x, AnySchedule)})
 
     def filled(self, run: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """All options but ``q``: those ``given``, else the numbers of the ``run``, else the defaults.
 
         Raises:
-          ValueError: one has no value.
+          ValueError: an option has no value.
         """
         names = (*self.signature.required, *self.signature.defaults)
         known = {**_CLIP, **self.signature.defaults, **run}
@@ -105,10 +104,10 @@ class ScheduleFactory(Factory):
 
 @jax.tree_util.register_pytree_node_class
 class Schedule(Made):
-    """An entropy schedule: ``init`` and ``update`` as `EntropySchedule` has them, and the arguments it was made with.
+    """An entropy schedule: ``init`` and ``update`` as in `EntropySchedule`, and its arguments.
 
     A pytree whose leaves are the given numbers: it may be an argument of a compiled function, and numbers may be
-    traced, swept and mapped over. In a study the run fills in the others; on its own it has its defaults.
+    traced, swept and mapped over. In a study the run sets the others; elsewhere their defaults are used.
     """
 
     factory: ScheduleFactory
@@ -118,29 +117,29 @@ class Schedule(Made):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The given numbers, by option."""
+        """Given numbers by option."""
         return {name: value for name, value in self.given.items() if name in self.factory.options}
 
     @property
     def static(self) -> dict[str, Any]:
-        """The other given arguments."""
+        """Other given arguments."""
         return {name: value for name, value in self.given.items() if name not in self.factory.options}
 
     @property
     def reads(self) -> Proxy | None:
-        """The proxy that it reads, with its place; None for a schedule without one."""
+        """The proxy that it reads, with its source; None for a schedule without a proxy."""
         if not self.factory.uses_proxy:
             return None
         proxy = td_quantile() if self.proxy is None else self.proxy
         return proxy.at(self.factory.source) if isinstance(proxy, DriftProxy) else proxy
 
     def filled(self, facts: Mapping[str, Any], proxy: DriftProxy | None = None) -> "Schedule":
-        """The same schedule with all of its options: the given ones, else the numbers of a run, else the defaults.
+        """The schedule with all of its options: the given ones, else the numbers of a run, else the defaults.
 
         Args:
           facts: the run's numbers by name.
-          proxy: read where the schedule names none. A schedule that reads none stores it, because its quantile level
-            is that of the proxies which `together` measures.
+          proxy: used if the schedule names none. A schedule without a proxy stores it too, because `together`
+        measures proxies at its quantile level.
 
         Raises:
           ValueError: an option has no value.
@@ -150,13 +149,13 @@ class Schedule(Made):
         return Schedule(self.factory, own.given, own.reads) if self.factory.uses_proxy else own
 
     def built(self, proxy: Proxy | None) -> EntropySchedule:
-        """The pure functions with ``proxy`` in place of its own."""
+        """The pure functions with ``proxy`` in place of the schedule's proxy."""
         read = {"proxy": proxy} if self.factory.uses_proxy else {}
         return self.factory.make(**self.factory.filled({}, self.options), **self.static, **read)
 
     @property
     def pair(self) -> EntropySchedule:
-        """The pure functions, not stored: inside a trace they hold that trace's constants."""
+        """The pure functions; not stored, because inside a trace they hold constants of that trace."""
         return self.built(self.reads)
 
     def init(self) -> ScheduleState:
@@ -168,7 +167,7 @@ class Schedule(Made):
         return self.pair.update(signals, state)
 
     def measure(self, signals: Signals) -> Signals:
-        """``signals`` with the values that the schedule will compute of them."""
+        """``signals`` with the proxies that the schedule will compute from them."""
         return self.pair.measure(signals)
 
     def __repr__(self) -> str:
@@ -216,11 +215,11 @@ def as_schedule(
         report one are refused before training.
       source: of its proxy, "update" (the update batch) or "fresh" (the newest transitions).
       ranges: allowed values of options, such as ``{"decay": (0.0, 1.0)}``, both ends included.
-      relative: the weight is ``base`` times a ratio >= 1 of drift, which may then adjust other quantities, too.
-      static: parameters that are structure, and no options.
+      relative: the weight is ``base`` times a drift ratio >= 1, which may also drive adaptations.
+      static: parameters that are structure, not options.
 
     Raises:
-      ValueError: a range of something that is no option, or a parameter that nothing can fill in.
+      ValueError: a range of an unknown option, or a parameter without a value.
 
     >>> @as_schedule(label="CALM", ranges={"decay": (0.0, 1.0)})
     ... def calm(proxy, *, base, decay=0.99): ...
@@ -236,14 +235,14 @@ def as_schedule(
 
 
 def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftProxy) -> None:
-    """Try a schedule: its declared signals must be all that it reads, its state must last, its weights must be weights.
+    """Run a schedule on test signals and check its declared signals, its state and its weights.
 
     Args:
       options: complete and concrete.
 
     Raises:
-      ValueError: it cannot be built, reads a signal that it does not declare, its update returns another structure,
-        shape or type than its init, or errors of ordinary size lead to a weight that is none; one sentence.
+      ValueError: it cannot be built, reads an undeclared signal, changes the structure, shape or type of its state, or
+        returns an invalid weight for errors of ordinary size; one sentence.
     """
     fields = {*factory.needs, *([proxy.field] if factory.uses_proxy else [])}
 
@@ -264,7 +263,7 @@ def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftPro
 
     try:
         weights = np.asarray(jit(lambda sizes: states(sizes).weight)(jnp.array(_TRIALS)))
-    except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+    except (Exception, SystemExit) as error:  # user code may raise anything
         read = ", ".join(sorted(fields)) or "no signal"
         raise ValueError(
             f"schedule '{factory.name}' (it declares that it reads {read}) does not work: {_raised(error)}"
@@ -278,7 +277,7 @@ def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftPro
 
 
 def verify_proxy(proxy: DriftProxy) -> None:
-    """Try a proxy, as `verify` tries a schedule whose weight it is: its value must be finite and at least 0.
+    """Run a proxy on test signals as `verify` does; its value must be finite and at least 0.
 
     Raises:
       ValueError: it does not work.
@@ -291,7 +290,7 @@ def verify_proxy(proxy: DriftProxy) -> None:
 
 
 def _raised(error: BaseException) -> str:
-    """An error of a stranger's code in one line, and where."""
+    """Error of user code in one line, with its location."""
     text = shorten(str(error), 400) or type(error).__name__
     if isinstance(error, jax.errors.TracerBoolConversionError):
         text = "Python's if, and, or cannot read a traced value; use jnp.where and &."

@@ -1,4 +1,4 @@
-"""From a world, a carrier and a schedule to a program of one run."""
+"""Builds the program of one run from a world, a carrier and a schedule."""
 
 from aesjax.adaptations import Supply
 from aesjax.schedules import DriftProxy
@@ -19,7 +19,7 @@ def make_program(
     supply: Supply | None = None,
     record: tuple[DriftProxy, ...] = (),
 ) -> Program:
-    """One run as a program that can be vmapped over runs, for either kind of carrier.
+    """The program of one run, ready to be vmapped over runs, for off-policy and on-policy carriers.
 
     Schedules, adaptations and all numbers are data, a `Run`; runs of one program have them in one structure.
 

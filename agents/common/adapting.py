@@ -1,7 +1,7 @@
-"""The adaptations of a run inside a loop: what they adjust is absent from the state where no run of a program has any.
+"""Adaptations of a run inside a training loop.
 
-A state is a `loop.RunState`, of which `coupling` and `adaptation` belong to this module. A lever that is None costs
-nothing: presence is decided when a program is traced.
+A state is a `loop.RunState`; its fields `coupling` and `adaptation` belong to this module. A lever that is None costs
+nothing, because its presence is decided when a program is traced.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Coupling(NamedTuple):
 
 
 def uncoupled() -> Coupling:
-    """Before the first update."""
+    """State of the coupling before the first update."""
     return Coupling(Mean(jnp.zeros(()), jnp.zeros(())), jnp.int32(0))
 
 
@@ -39,7 +39,7 @@ def levers_of(state: Any) -> Levers:
 
 
 def check(state: Any, carrier: Carrier | OnPolicyCarrier) -> None:
-    """Raise a ValueError for a refresh of a carrier without `networks` or several gradient steps without a replay."""
+    """Raise a ValueError for a refresh without `networks`, or several gradient steps without a replay."""
     levers = levers_of(state)
     if levers.refresh is not None and not carrier.networks:
         raise ValueError(f"a refresh of parameters needs a carrier with `networks`; {type(carrier).__name__} has none")
@@ -48,7 +48,7 @@ def check(state: Any, carrier: Carrier | OnPolicyCarrier) -> None:
 
 
 def paced(state: Any, run: Any) -> tuple[Any, Any]:
-    """The state and the carrier's hyper for one gradient step, with the learning rates in force."""
+    """State, and the carrier's hyper with the learning rates in force, for one gradient step."""
     hyper, rate = run.hyper, levers_of(state).rate
     if state.coupling is not None:
         weight, count = state.schedule.weight, state.coupling.count + 1
@@ -67,7 +67,7 @@ def _scaled(hyper: Any, factor: Array) -> Any:
 
 
 def repeated(gradient_step: Callable[..., Any], state: Any, run: Any, keys: Array, step: Array) -> Any:
-    """``gradient_step`` as often as the adaptations choose, at most `MOST_UPDATES` times, each on its own batch.
+    """Repeat ``gradient_step`` as often as the adaptations choose, at most `MOST_UPDATES` times, on a new batch each.
 
     Signals and metrics are those of the last one. Under `vmap` the loop ends at the largest count of the runs.
     """
@@ -101,7 +101,7 @@ def in_force(state: Any) -> dict[str, Array]:
         return {}
     now, levers = state.adaptation, state.adaptation.levers
     logs = {"response_ratio": now.ratio}
-    if levers.window is not None:  # as a share of what is stored
+    if levers.window is not None:  # as a share of the stored transitions
         logs |= {"window_share": jnp.minimum(levers.window, now.stored) / now.stored}
     if levers.rate is not None:
         logs |= {"rate_factor": levers.rate}
@@ -115,7 +115,7 @@ def refresh(
     key: Array,
     look: Callable[[Array], tuple[Array, Array]],
 ) -> tuple[Any, dict[str, Array]]:
-    """The state after a refresh of parameters that is due, and how many there were.
+    """State after a due refresh of parameters, and the number of refreshes.
 
     ``init`` maps a key to a new agent, ``look`` to the observations and actions on which dormant units are found.
     """

@@ -1,4 +1,4 @@
-"""Uniform replay as a ring of packed rows: one insertion and one gather per step, whatever a transition holds."""
+"""Uniform replay as a ring of packed rows: one insertion and one gather per step."""
 
 from typing import NamedTuple
 
@@ -23,13 +23,13 @@ class Replay(NamedTuple):
 
 
 def init(capacity: int, obs_size: int, action_size: int, masked: bool = False) -> Replay:
-    """An empty ring for ``capacity`` transitions; ``masked`` if `add` leaves some out."""
+    """Empty ring for ``capacity`` transitions; ``masked`` if `add` leaves some out."""
     rows = jnp.zeros((capacity, 2 * obs_size + action_size + 2), jnp.float32)
     return Replay(rows, masks.start() if masked else None)
 
 
 def pack(batch: Transition) -> Array:
-    """(N,) transitions to (N, 2S + A + 2) rows."""
+    """Pack (N,) transitions into (N, 2S + A + 2) rows."""
     chex.assert_equal_shape([batch.obs, batch.next_obs])
     chex.assert_equal_shape([batch.reward, batch.terminated])
     chex.assert_rank([batch.obs, batch.action, batch.reward], [2, 2, 1])
@@ -51,7 +51,7 @@ def unpack(rows: Array, obs_size: int, action_size: int) -> Transition:
 
 
 def add(replay: Replay, batch: Transition, step: Array, stored: Array | None = None) -> Replay:
-    """Write those of the N transitions of a vector step that are ``stored`` (N,) over the oldest ones; None: all."""
+    """Write the ``stored`` (N,) transitions of a vector step over the oldest ones; None: all."""
     if replay.ring is not None and stored is not None:
         ring, rows = masks.write(replay.ring, replay.rows, pack(batch), stored)
         return Replay(rows, ring)
@@ -64,9 +64,9 @@ def add(replay: Replay, batch: Transition, step: Array, stored: Array | None = N
 def sample(
     replay: Replay, key: Array, batch_size: int, step: Array, num_envs: int, newest: Array | None = None
 ) -> Array:
-    """``batch_size`` packed rows, uniform with replacement over the transitions stored after vector step ``step``.
+    """Sample ``batch_size`` packed rows uniformly, with replacement, from the transitions stored after ``step``.
 
-    With () ``newest`` >= 1 only over so many newest ones; inf draws the rows that None draws.
+    With () ``newest`` >= 1 only the ``newest`` most recent transitions are drawn; inf draws the same rows as None.
     """
     capacity = replay.rows.shape[0]
     filled = jnp.minimum(step + 1, capacity // num_envs) * num_envs

@@ -41,7 +41,7 @@ class UpdateOut(NamedTuple):
 
 
 class Network(NamedTuple):
-    """One network of a carrier: the fields of the carrier's state that hold it, its role and its inputs."""
+    """One network of a carrier: its state fields, role and inputs."""
 
     net: Any  # flax module that sows its hidden activations as "hidden"
     role: str  # "critic" or "actor"
@@ -60,7 +60,7 @@ class Network(NamedTuple):
 class Algorithm(ABC):
     """Base of off-policy and on-policy algorithms; the entropy weight is an argument wherever it is used.
 
-    Residuals, values and entropy weights are in raw reward units, whatever scale a carrier trains in.
+    Residuals, values and entropy weights are in raw reward units, for any scale of the carrier's training.
     S = observation size, A = action size, N = environments, B = update batch.
     """
 
@@ -70,7 +70,7 @@ class Algorithm(ABC):
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Networks that can be refreshed, recycled and measured: `agents.common.plasticity`."""
+        """Networks that can be refreshed, recycled and measured (`agents.common.plasticity`)."""
         return ()
 
     @abstractmethod
@@ -117,7 +117,8 @@ class OnPolicyCarrier(Algorithm):
     """An on-policy algorithm: complete rollouts, several epochs of minibatches, one gradient step per minibatch.
 
     Its config has fields `rollout` (T), `epochs` and `minibatches`. `prepare` turns a rollout into rows with a leading
-    axis T * N, of which `update` gets some. Masks (N,) bool exclude environments from statistics; None: all count.
+    axis T * N, and `update` receives minibatches of them. Masks (N,) bool exclude environments from statistics;
+    None: all count.
     """
 
     @abstractmethod
@@ -126,17 +127,17 @@ class OnPolicyCarrier(Algorithm):
 
     @abstractmethod
     def observe(self, state: Any, obs: Array, live: Array | None = None) -> tuple[Any, Array]:
-        """State with statistics of observations (N, S), and these normalised."""
+        """State with updated statistics of observations (N, S), and the normalised observations."""
 
     @abstractmethod
     def view(self, state: Any, obs: Array) -> Array:
-        """Normalised observations; the statistics stay."""
+        """Normalised observations; statistics are unchanged."""
 
     @abstractmethod
     def scale_reward(
         self, state: Any, reward: Array, done: Array, hyper: Any, valid: Array | None = None
     ) -> tuple[Any, Array]:
-        """State with statistics of rewards (N,), and these scaled; ``done`` (N,) float32."""
+        """State with updated statistics of rewards (N,), and the scaled rewards; ``done`` (N,) float32."""
 
     @abstractmethod
     def prepare(self, state: Any, rollout: Rollout, hyper: Any) -> tuple[Any, Any, Array]:

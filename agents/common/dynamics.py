@@ -1,4 +1,4 @@
-"""A model of reward and dynamics that is trained beside the agent; its error on new transitions is a drift signal."""
+"""Model of reward and dynamics, trained alongside the agent; its error on new transitions is a drift signal."""
 
 from typing import Any, NamedTuple, cast
 
@@ -25,12 +25,12 @@ class Scale(NamedTuple):
     square: Array
 
     def normal(self, rows: Array) -> Array:
-        """Rows (B, F) in standard deviations; these are at least a thousandth of the features' own size."""
+        """Rows (B, F) in standard deviations, which are at least a thousandth of the features' own size."""
         variance = jnp.maximum(self.square - self.mean**2, 1e-6 * self.square) + 1e-12
         return (rows - self.mean[None]) / jnp.sqrt(variance)[None]
 
     def seen(self, rows: Array, weight: Array, step: Array) -> "Scale":
-        """The scale moved by ``step`` towards rows (B, F); rows of weight 0, (B,), are ignored."""
+        """Scale moved by ``step`` towards rows (B, F); rows of weight 0, (B,), are ignored."""
         mean, square = (weight @ x / jnp.maximum(jnp.sum(weight), 1.0) for x in (rows, rows**2))
         return Scale(self.mean + step * (mean - self.mean), self.square + step * (square - self.square))
 
@@ -60,20 +60,20 @@ def _errors(net: MLP, params: Any, state: ModelState, inputs: Array, targets: Ar
 
 
 class Model(NamedTuple):
-    """The model of a world with observations of size S and actions of size A."""
+    """Model of a world with observations of size S and actions of size A."""
 
     net: MLP
     inputs: int
     window: int  # newest transitions over which the error is averaged
 
     def init(self, key: Array) -> ModelState:
-        """A model that has seen nothing."""
+        """Untrained model."""
         params = self.net.init(key, jnp.zeros((1, self.inputs)))
         inputs, targets = (Scale(jnp.zeros(size), jnp.zeros(size)) for size in (self.inputs, self.net.out))
         return ModelState(params, optax.scale_by_adam().init(params), inputs, targets, jnp.zeros(()), jnp.int32(0))
 
     def observe(self, state: ModelState, rows: Transition | Rollout, counts: Array | None = None) -> ModelState:
-        """Measure the error on new transitions (..., S), (..., A), of which ``counts`` (...) count; None: all."""
+        """Measure the error on new transitions (..., S), (..., A); ``counts`` (...) marks the valid ones, None: all."""
         inputs, targets = _features(rows)
         weight = jnp.ones(len(inputs)) if counts is None else counts.reshape(-1).astype(jnp.float32)
         some = jnp.any(weight > 0)
@@ -98,5 +98,5 @@ class Model(NamedTuple):
 
 
 def make(obs_size: int, action_size: int, window: int) -> Model:
-    """A model for observations of size S and actions of size A; its error is a mean over ``window`` transitions."""
+    """Model for observations of size S and actions of size A, whose error is a mean over ``window`` transitions."""
     return Model(MLP(_HIDDEN, obs_size + 1), obs_size + action_size, window)

@@ -14,7 +14,7 @@ Policy = Callable[[Array, Array], Array]  # obs (N, S), key -> action (N, A)
 
 
 def episode_returns(world: World, policy: Policy, params: Any, key: Array, episodes: int) -> Array:
-    """Undiscounted returns (episodes,) of one episode each; ``params`` stay as they are for the whole episode."""
+    """Undiscounted returns (episodes,), one episode each; ``params`` are constant during the episode."""
     world = world.for_evaluation()
     key_reset, key_run = jax.random.split(key)
     obs, state = world.reset(key_reset, episodes, params)
@@ -35,13 +35,13 @@ def episode_returns(world: World, policy: Policy, params: Any, key: Array, episo
         alive = alive * (1.0 - jnp.maximum(terminated, truncated).astype(jnp.float32))
         return obs, state, total, alive, index + 1
 
-    # Not a scan over the time limit: where agents fall, most evaluations are over long before it.
+    # A while loop, because episodes of agents that fall end long before the time limit.
     start = (obs, state, jnp.zeros(episodes), jnp.ones(episodes), jnp.int32(0))
     return jax.lax.while_loop(going_on, step, start)[2]
 
 
 def random_returns(world: World, params: Any, key: Array, episodes: int) -> Array:
-    """Returns (episodes,) of uniformly random actions; their mean is the floor of the offset-safe metrics."""
+    """Returns (episodes,) of uniformly random actions; their mean is the floor of the floor-corrected metrics."""
 
     def policy(obs: Array, key: Array) -> Array:
         return jax.random.uniform(key, (obs.shape[0], world.action_size), minval=-1.0, maxval=1.0)

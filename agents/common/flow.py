@@ -31,7 +31,7 @@ class Swish(nn.Module):
 class Perceptron(nn.Module):
     """Dense -> [LayerNorm] -> Swish -> [dropout] per hidden layer, then a linear output, ``(..., in) -> (..., out)``.
 
-    Biases are uniform in ``+-1/sqrt(fan_in)`` whatever the kernels are: zero kernels with zero biases never wake up.
+    Biases are uniform in ``+-1/sqrt(fan_in)`` for every kernel: zero kernels with zero biases would never train.
     """
 
     hidden: tuple[int, ...]
@@ -57,7 +57,7 @@ class Perceptron(nn.Module):
 
 
 class Squash(distrax.Tanh):
-    """tanh whose inverse treats stored actions as the reference does.
+    """tanh whose inverse treats stored actions like the reference implementation.
 
     Actions are first clipped to ``+-(1 - clip)``, because atanh(1) is infinite, and the log-Jacobian of the inverse
     is ``-log(1 - a^2 + eps)``. Both zero: the exact inverse.
@@ -89,14 +89,13 @@ class ConditionalFlow(nn.Module):
     layer_norm: bool = False  # in the shifts; the couplings always have it
 
     def setup(self) -> None:
-        """Names of the parameters: t_0 ... t_3, h, b."""
+        """Parameter names: t_0 ... t_3, h, b."""
         zeros = nn.initializers.zeros_init()
         self.t = [Perceptron(self.hidden, self.action_size, orthogonal(), True) for _ in range(COUPLINGS)]
         self.h = Perceptron(self.hidden, self.action_size, zeros)
         self.b = twin(Perceptron)(self.shift_hidden, 1, zeros, self.layer_norm)
 
     def __call__(self, obs: Array, action: Array) -> tuple[Array, Array, Array]:
-        """Everything once, for initialisation."""
         return self.log_sigma(obs), self.shift(obs), self.infer(action, obs)[0]
 
     def log_sigma(self, obs: Array) -> Array:
@@ -136,8 +135,8 @@ class ConditionalFlow(nn.Module):
 def dropout_masks(key: Array, rate: float, rows: int, hidden: Sequence[int]) -> _Masks:
     """Independent masks for two halves of a batch, (2, rows, width) per coupling and hidden layer.
 
-    The key seeds a counter hashed by lowbias32, each word of which serves one unit of both halves with 16 bits: a call
-    of JAX's generator per mask would cost more than the networks.
+    The key seeds a counter hashed by lowbias32; each word gives one unit 16 bits for each half. A call of JAX's
+    generator per mask would cost more than the networks.
     """
     seed = jax.random.bits(key, (2,), jnp.uint32)
     threshold = jnp.uint32(round(rate * 2**16))

@@ -1,4 +1,4 @@
-"""Parts of every run, on-policy or not: data, sizes, health, evaluation and logs."""
+"""Common parts of on-policy and off-policy runs: data, sizes, divergence, evaluation and logs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ class LoopConfig:
     random: int | None = None  # vector steps with uniform random actions; None: all of the warm-up
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
 
-    stream_samples: ClassVar[int] = 250  # at most so many samples of the measured proxies per training interval
+    stream_samples: ClassVar[int] = 250  # most samples of the measured proxies per training interval
 
     def __post_init__(self) -> None:
         if self.capacity % self.num_envs:
@@ -61,14 +61,14 @@ class Run(NamedTuple):
 
     @property
     def needs(self) -> Mapping[str, str]:
-        """Fields of `Signals` that schedules of the program read, each with its reader."""
+        """Fields of `Signals` that schedules of the program read, with the schedules that read them."""
         return required_signals((*self.schedules, *self.signals))
 
 
 class Health(NamedTuple):
     """First divergence of a run: vector step and reason."""
 
-    diverged_at: Array  # () int32, first vector step with a value of REASONS, -1 while there is none
+    diverged_at: Array  # () int32, first vector step with a value of REASONS, -1 before
     reason: Array  # () int32, bit i set: REASONS[i]
 
 
@@ -82,7 +82,7 @@ def examine(health: Health, out: UpdateOut, weight: Array, step: Array) -> Healt
 
 
 class RunState(NamedTuple):
-    """Everything that changes during a run."""
+    """All quantities that change during a run."""
 
     agent: Any
     env: Any
@@ -90,23 +90,23 @@ class RunState(NamedTuple):
     replay: Any  # `buffer.Replay`; None on-policy
     schedule: ScheduleState
     newest: Any  # (critics, W) residuals of the newest transitions at their arrival; None when not tracked
-    newest_ring: Any  # where they continue, in a world with transitions that do not count
-    episode_return: Array  # (N,) of the training episodes under way
+    newest_ring: Any  # position of the ring, in a world with masked transitions
+    episode_return: Array  # (N,) of the unfinished training episodes
     health: Health
-    coupling: Any = None  # of learning rates to the entropy weight; None: no run has any
-    adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
+    coupling: Any = None  # of learning rates to the entropy weight; None: no run has it
+    adaptation: Any = None  # levers other than the entropy weight, and their state; None: no run has any
     model: Any = None  # `dynamics.ModelState`; None: no schedule of the program reads its error
 
 
 def step_keys(key: Array, steps: Array, count: int) -> Array:
-    """``count`` keys for every step (n,), as raw words (n, count, 2): JAX's key-reuse check refuses typed ones here."""
+    """``count`` keys per step (n,), as raw words (n, count, 2): JAX's key-reuse check rejects typed keys here."""
     return jax.vmap(lambda step: jax.random.key_data(jax.random.split(jax.random.fold_in(key, step), count)))(steps)
 
 
 def finished_episodes(
     total: Array, reward: Array, done: Array, valid: Array | None = None
 ) -> tuple[Array, dict[str, Array]]:
-    """Returns (N,) of the episodes under way after a step, and count and sum of those that ended with it."""
+    """Episode returns (N,) so far after a step, and the number and sum of the episodes that ended with it."""
     reward, done = kept(valid, (reward, done))
     total = total + reward
     sums = {"finished": jnp.sum(done), "finished_return": jnp.sum(done * total)}
@@ -114,9 +114,9 @@ def finished_episodes(
 
 
 def in_parts(part: Callable[..., Any], length: int) -> Callable[..., Any]:
-    """A `part` of ``length`` vector steps, repeated over inputs with a leading axis of steps.
+    """Repeat a `part` of ``length`` vector steps over inputs with a leading axis of steps.
 
-    Its outputs are joined, its refreshes summed, and of its other values the latest is kept.
+    Its outputs are concatenated, its refreshes are summed, and of its other values the last is used.
     """
 
     def parts(state: Any, run: Run, key: Array, *inputs: Any) -> Any:
@@ -149,7 +149,7 @@ def _ratio(total: Array, count: Array) -> Array:
 
 @dataclass(frozen=True)
 class Loop:
-    """The parts that on-policy and off-policy runs share."""
+    """Parts that on-policy and off-policy runs share."""
 
     world: World
     carrier: Any  # `Carrier` or `OnPolicyCarrier`
@@ -158,7 +158,7 @@ class Loop:
     record: tuple[DriftProxy, ...] = ()  # proxies to measure besides those that schedules read
 
     def begin(self, run: Run, init: Callable[[Array], Any], window: int) -> RunState:
-        """A run before its first step; ``init`` maps a key to an agent, ``window`` is that of `model`."""
+        """State before the first step; ``init`` maps a key to an agent, ``window`` is the window of `model`."""
         key, model = jax.random.key(run.seed), self.model(run, window)
         values, _ = self.world.path(run.drift, jnp.zeros(1, jnp.int32))
         obs, env = self.world.reset(stream(key, "reset"), self.config.num_envs, self.world.params_of(values[0]))
@@ -180,23 +180,23 @@ class Loop:
         return state
 
     def schedule_of(self, run: Run) -> EntropySchedule:
-        """The schedule of a run, or the record that it plays."""
+        """Schedule of a run, or the record that it plays."""
         own = schedules.together(run.schedules, run.kind, self.record)
         if run.played is None:
             return own
         return schedules.overridden(own, run.played.weight, run.played.stride, run.played.on)
 
     def adaptation_of(self, run: Run) -> DriftAdaptation:
-        """The adaptations of a run that has some."""
+        """Adaptations of a run that has some."""
         return together(run.adaptations, run.signals, run.driver, run.updates, self.supply, run.played)
 
     def model(self, run: Run, window: int) -> dynamics.Model | None:
-        """The model of the dynamics, its error a mean over ``window`` transitions; None: no schedule reads it."""
+        """Model of the dynamics, its error a mean over ``window`` transitions; None if no schedule reads it."""
         sizes = (self.world.obs_size, self.world.action_size)
         return dynamics.make(*sizes, window) if "model_error" in run.needs else None
 
     def update(self, state: RunState, run: Run, *batch: Any) -> tuple[RunState, UpdateOut]:
-        """The carrier's gradient step: the state after it, and the carrier's `UpdateOut`."""
+        """State after the carrier's gradient step, and the carrier's `UpdateOut`."""
         state, hyper = adapting.paced(state, run)
         out = self.carrier.update(state.agent, *batch, entropy_weight=state.schedule.weight, hyper=hyper)
         return state._replace(agent=out.state), out
@@ -204,7 +204,7 @@ class Loop:
     def tick(
         self, state: RunState, run: Run, signals: Signals, out: UpdateOut, step: Array
     ) -> tuple[RunState, dict[str, Array]]:
-        """The schedule's step after an update that ended with ``out``, and what the update adds to the logs' sums."""
+        """Advance the schedule after an update that ended with ``out``, and add the update to the sums of the logs."""
         schedule = self.schedule_of(run).update(signals, state.schedule)
         logs = {"critic_loss": out.metrics["critic_loss"]}
         logs |= {name: getattr(schedule.logs, name) for name in ("proxy", "at_min", "at_max")}

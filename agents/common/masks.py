@@ -1,6 +1,6 @@
-"""Statistics and rings of rows of which some do not count, from simulators that reset without being asked.
+"""Masks for invalid transitions of simulators that reset internally.
 
-Every function takes a mask that is None where all rows count, as in the tasks of this package.
+Every function takes a mask, which is None where all rows are valid, as in the tasks of this package.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from aesjax.types import Array
 
 
 def kept(valid: Array | None, rows: Any) -> Any:
-    """``rows`` with zeros where they do not count, whatever stood there; leaves (N, ...), ``valid`` (N,)."""
+    """``rows`` with invalid entries replaced by zeros; leaves (N, ...), ``valid`` (N,)."""
     if valid is None:
         return rows
     mask = lambda x: valid.reshape(valid.shape + (1,) * (x.ndim - valid.ndim))  # noqa: E731
@@ -20,12 +20,12 @@ def kept(valid: Array | None, rows: Any) -> Any:
 
 
 def mean(x: Array, weight: Array | None = None) -> Array:
-    """Mean () of the rows that count, 0 if none does; ``x`` finite everywhere, ``weight`` of its shape."""
+    """Mean () of the valid rows, 0 if there are none; ``x`` is finite everywhere, ``weight`` has its shape."""
     return jnp.mean(x) if weight is None else jnp.sum(x * weight) / jnp.maximum(jnp.sum(weight), 1.0)
 
 
 def std(x: Array, weight: Array | None = None) -> Array:
-    """Sample standard deviation () of the rows that count."""
+    """Sample standard deviation () of the valid rows."""
     if weight is None:
         return jnp.std(x, ddof=1)
     squares = jnp.sum(weight * (x - mean(x, weight)) ** 2)
@@ -33,19 +33,19 @@ def std(x: Array, weight: Array | None = None) -> Array:
 
 
 class Ring(NamedTuple):
-    """Where a ring of rows continues, for insertions that differ from step to step and from run to run."""
+    """Position in a ring of rows, for insertions whose size differs between steps and runs."""
 
     position: Array  # () int32, the next place
     filled: Array  # () int32, places that hold something
 
 
 def start() -> Ring:
-    """Nothing written yet."""
+    """Empty ring."""
     return Ring(jnp.int32(0), jnp.int32(0))
 
 
 def write(ring: Ring, rows: Array, new: Array, counts: Array) -> tuple[Ring, Array]:
-    """``rows`` (C, ...) with those of ``new`` (N, ...) that count (N,) bool over its oldest ones; N <= C."""
+    """Write the valid (N,) bool rows of ``new`` (N, ...) over the oldest of ``rows`` (C, ...); N <= C."""
     capacity = rows.shape[0]
     order = jnp.cumsum(counts.astype(jnp.int32))
     place = jnp.where(counts, (ring.position + order - 1) % capacity, capacity)  # one past the end is dropped
@@ -55,9 +55,9 @@ def write(ring: Ring, rows: Array, new: Array, counts: Array) -> tuple[Ring, Arr
 
 
 def spread(rows: Array, filled: Array) -> Array:
-    """(C, ...) where the first ``filled`` of ``rows`` (C, ...) stand in for the rest, evenly; as it is when full.
+    """Repeat the first ``filled`` of ``rows`` (C, ...) evenly until all C places are used.
 
-    Statistics of the result are those of the rows that hold something, to 1 / filled.
+    Statistics of the result equal those of the filled rows, to 1 / filled.
     """
     size = rows.shape[0]
     share = jnp.maximum(filled, 1).astype(jnp.float32) / size
@@ -66,7 +66,7 @@ def spread(rows: Array, filled: Array) -> Array:
 
 
 def compact(rows: Array, counts: Array | None) -> Array:
-    """(B,) in which those of ``rows`` (B,) that count (B,) stand in for the others, evenly (`spread`)."""
+    """Replace the invalid rows of (B,) evenly by the valid ones, as in `spread`; (B,)."""
     if counts is None:
         return rows
     ring, packed = write(start(), rows, rows, counts)
@@ -74,7 +74,7 @@ def compact(rows: Array, counts: Array | None) -> Array:
 
 
 class Moments(NamedTuple):
-    """Mean and variance of everything merged so far.
+    """Mean and variance of all values merged so far.
 
     In float32 a count stops growing at 2^24: from there on the newest value has that fixed weight.
     """
@@ -85,15 +85,15 @@ class Moments(NamedTuple):
 
 
 def empty(shape: tuple[int, ...] = ()) -> Moments:
-    """Mean 0 and variance 1 with next to no weight."""
+    """Mean 0 and variance 1 with almost no weight."""
     return Moments(jnp.float32(1e-4), jnp.zeros(shape), jnp.ones(shape))
 
 
 def merge(moments: Moments, values: Array, valid: Array | None = None) -> Moments:
-    """The moments after a batch of values (B, ...), by the parallel formula of Chan et al. (1979).
+    """Moments after a batch of values (B, ...), by the parallel formula of Chan et al. (1979).
 
     Args:
-      valid: (B,) bool, which of them count; None: all.
+      valid: (B,) bool; None: all are valid.
     """
     if valid is None:
         size, mean, var = values.shape[0], jnp.mean(values, 0), jnp.var(values, 0)

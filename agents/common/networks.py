@@ -1,4 +1,4 @@
-"""Network bodies, the initialisers of the reference implementations, and the tanh-Gaussian policy head."""
+"""Networks, the initialisers of the reference implementations, and the tanh-Gaussian policy head."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
@@ -68,8 +68,6 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Apply the network."""
-
         def layer(features: int, gain: float) -> nn.Dense:
             if self.gain is None:
                 return _dense(features, x.shape[-1])
@@ -79,7 +77,7 @@ class MLP(nn.Module):
             x = layer(width, 2**0.5)(x)
             x = nn.LayerNorm(epsilon=1e-5)(x) if self.layer_norm else x
             x = ACTIVATIONS[self.activation](x)
-            self.sow("intermediates", "hidden", x)  # nothing, unless somebody asks for it
+            self.sow("intermediates", "hidden", x)  # a no-op unless the caller collects "intermediates"
         return layer(self.out, self.gain or 1.0)(x) if self.out else x
 
 
@@ -119,7 +117,7 @@ class GaussianActor(nn.Module):
         for width in self.hidden:
             x = nn.relu(_dense(width, x.shape[-1])(x))
             self.sow("intermediates", "hidden", x)
-        # One matmul for both heads: same function and initial law as two linear layers.
+        # One matmul for both heads: same function and initial distribution as two linear layers.
         mean, rho = jnp.split(_dense(2 * self.action_size, x.shape[-1])(x), 2, axis=-1)
         return Gaussian(mean, -5.0 + 3.5 * (jnp.tanh(rho) + 1.0))
 

@@ -1,7 +1,7 @@
 """The off-policy run: act, step, store, learn, schedule.
 
 The step counter comes from the host and is common to all vmapped runs, so that insertions stay slices and conditions
-stay branches. Drift and keys depend on the step alone: they are computed for a training interval, outside the scan.
+stay branches. Drift and keys depend on the step alone and are computed once per training interval, outside the scan.
 """
 
 from dataclasses import dataclass
@@ -29,17 +29,17 @@ class Arrived(NamedTuple):
 
 @dataclass(frozen=True)
 class OffPolicy(Loop):
-    """One run of SAC, SQL or MEow as pure functions of one run, which `vmap` stacks.
+    """One run of SAC, SQL or MEow as pure functions, to be batched by `vmap`.
 
     In vector step t the gradient steps use ``lambda_{t-1}``; from the signals of the last one the schedule computes
-    ``lambda_t`` and the adaptations the levers of step t + 1. A refresh that is due waits for the end of a block of at
-    most `_BLOCK` steps, because under `vmap` fresh networks are drawn whether they are used or not.
+    ``lambda_t`` and the adaptations the levers of step t + 1. A due refresh is applied at the end of a block of at
+    most `_BLOCK` steps, because under `vmap` new networks are drawn even if they are not used.
     """
 
     carrier: Carrier
 
     def init(self, run: Run) -> RunState:
-        """A run before its first step; ValueError if the window of newest transitions does not fit the environments."""
+        """State before the first step; ValueError if the window of newest transitions does not fit the environments."""
         num, newest, waiting = self.config.num_envs, self.config.newest, self.config.warmup * self.config.num_envs
         tracked = bool(TRACKED & run.needs.keys())
         if tracked and newest % num:
@@ -58,7 +58,7 @@ class OffPolicy(Loop):
         )
 
     def train(self, state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
-        """One training interval from vector step ``step`` on, and its metrics."""
+        """Run one training interval from vector step ``step`` on, and return its metrics."""
         interval, refreshes = self.config.interval, adapting.levers_of(state).refresh is not None
         steps = step + jnp.arange(interval, dtype=jnp.int32)
         key = stream(jax.random.key(run.seed), "train")
@@ -71,13 +71,13 @@ class OffPolicy(Loop):
             state, (logs, measured, learned), more = self.block(state, run, key, *inputs)
         streams = {name: jnp.where(learned > 0, value, jnp.nan) for name, value in measured.items()}
         metrics = self.metrics(state, jax.tree.map(jnp.sum, logs), jnp.sum(learned), streams)
-        # The carrier's estimate, once per interval, as some carriers pay dearly for it.
+        # The carrier's estimate, once per interval, because it is expensive for some carriers.
         key_rows, key_policy = jax.random.split(stream(jax.random.fold_in(key, steps[-1]), "entropy"))
         entropy = self.carrier.entropy(state.agent, self.sample(state, key_rows, steps[-1]).obs, key_policy)
         return state, metrics | more | {"policy_entropy": entropy}
 
     def block(self, state: RunState, run: Run, key: Array, steps: Array, *inputs: Array) -> Any:
-        """Vector steps ``steps`` (n,) in turn, then a refresh of parameters that is due."""
+        """Run vector steps ``steps`` (n,) in order, then a due refresh of parameters."""
         state, outputs = jax.lax.scan(lambda state, now: self.step(state, run, *now), state, (steps, *inputs))
 
         def look(key: Array) -> tuple[Array, Array]:
@@ -98,7 +98,7 @@ class OffPolicy(Loop):
         if state.newest is not None:
             state = self.track(state, run, step, keys[3], arrived)
 
-        # The replay is read inside the branch but does not pass through it: a branch copies what it returns.
+        # The replay is read inside the branch but not returned, because a branch copies its results.
         replay = state.replay
 
         def learning(state: RunState) -> Any:
@@ -114,7 +114,7 @@ class OffPolicy(Loop):
         return state._replace(replay=replay), (finished | logs, measured, learned)
 
     def act(self, state: RunState, step: Array, key_random: Array, key_policy: Array) -> Array:
-        """Actions (N, A): the policy's, or uniform ones while it has learned nothing."""
+        """Actions (N, A) of the policy, or uniform ones before learning starts."""
         config = self.config
         random = config.warmup if config.random is None else config.random
 
@@ -156,7 +156,7 @@ class OffPolicy(Loop):
         return state._replace(newest=newest.T, newest_ring=ring)
 
     def learn(self, state: RunState, run: Run, step: Array, keys: Array, arrived: Arrived, change: Array) -> Any:
-        """Gradient steps, then the schedule and the adaptations; the replay stays behind."""
+        """Gradient steps, then the schedule and the adaptations; the replay is read but not returned."""
         model = self.model(run, self.config.newest)
         if model is not None:
             known = model.observe(state.model, arrived.rows, arrived.stored)
@@ -167,14 +167,14 @@ class OffPolicy(Loop):
         return after._replace(replay=None), logs, dict(signals.measured or {}), jnp.ones(())
 
     def gradient_step(self, state: RunState, run: Run, keys: Array, step: Array) -> tuple[RunState, UpdateOut]:
-        """One gradient step on a batch of its own."""
+        """One gradient step on a new batch."""
         key_batch, key_update = keys
         return self.update(state, run, self.batch(state, key_batch, step), key_update, step)
 
     def signals(
         self, before: RunState, after: RunState, run: Run, out: UpdateOut, arrived: Arrived, change: Array
     ) -> Signals:
-        """Signals of an update, the proxies of the program measured."""
+        """Signals of an update, with the measured proxies of the program."""
         rows, stored = arrived
         # The compiler removes this where no schedule of the program reads it.
         new, old = (
@@ -198,10 +198,10 @@ class OffPolicy(Loop):
         )
 
     def batch(self, state: RunState, key: Array, step: Array) -> Transition:
-        """An update batch, from the newest transitions alone where the adaptations say so."""
+        """Update batch, drawn from the newest transitions if the adaptations require it."""
         return self.sample(state, key, step, adapting.levers_of(state).window)
 
     def sample(self, state: RunState, key: Array, step: Array, newest: Array | None = None) -> Transition:
-        """Transitions (B,), uniform over the replay, or over so many newest ones."""
+        """Transitions (B,), uniform over the replay or over its ``newest`` most recent entries."""
         rows = buffer.sample(state.replay, key, self.carrier.config.batch_size, step, self.config.num_envs, newest)
         return buffer.unpack(rows, self.world.obs_size, self.world.action_size)

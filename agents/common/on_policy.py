@@ -18,10 +18,10 @@ from agents.common.loop import Loop, Run, RunState
 
 
 def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
-    """Row numbers (epochs, count, size // count): in every epoch each row once, in an order of its own.
+    """Row numbers (epochs, count, size // count): every epoch has each row once, in its own order.
 
-    One true shuffle per rollout. The order of an epoch is that shuffle read with a stride prime to ``size``, drawn
-    for every epoch: a shuffle of its own would be a sort, and XLA's sort on a CPU costs more than a minibatch.
+    There is one true shuffle per rollout, which each epoch reads with a randomly drawn stride prime to ``size``. A
+    shuffle per epoch would be a sort, and XLA's sort on a CPU costs more than a minibatch.
     """
     largest = min(size, 2**32 // size)  # stride times position must fit in 32 bits
     strides = [n for n in range(1, largest) if math.gcd(n, size) == 1] or [1]
@@ -35,10 +35,10 @@ def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
 
 @dataclass(frozen=True)
 class OnPolicy(Loop):
-    """One run of PPO as pure functions of one run, which `vmap` stacks.
+    """One run of PPO as pure functions, to be batched by `vmap`.
 
     T vector steps, residuals and proxy of the rollout, then epochs x minibatches gradient steps, each followed by one
-    update of schedule and adaptations. A refresh that is due waits for the end of the rollout's last epoch.
+    update of schedule and adaptations. A due refresh is applied after the last epoch of the rollout.
     """
 
     carrier: OnPolicyCarrier
@@ -52,19 +52,17 @@ class OnPolicy(Loop):
 
     @property
     def rows(self) -> int:
-        """Transitions of a rollout."""
         return self.config.num_envs * self.carrier.config.rollout
 
     def init(self, run: Run) -> RunState:
-        """A run before its first step."""
+        """State before the first step."""
         return self.begin(run, self.new_agent, self.rows)
 
     def new_agent(self, key: Array) -> Any:
-        """A new agent for all parallel environments."""
         return self.carrier.init(key, self.config.num_envs)
 
     def train(self, state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
-        """One training interval from vector step ``step`` on, and its metrics."""
+        """Run one training interval from vector step ``step`` on, and return its metrics."""
         config, steps = self.carrier.config, step + jnp.arange(self.config.interval, dtype=jnp.int32)
         key = stream(jax.random.key(run.seed), "train")
         inputs = (steps, loop.step_keys(key, steps, 2), *self.world.path(run.drift, steps))
@@ -78,7 +76,7 @@ class OnPolicy(Loop):
     def rollout(
         self, state: RunState, run: Run, key: Array, steps: Array, words: Array, values: Array, changes: Array
     ) -> Any:
-        """Collect one rollout, learn from it, then refresh parameters where that is due."""
+        """Collect one rollout, learn from it, then apply a due refresh of parameters."""
         state, (rollout, finished) = jax.lax.scan(lambda state, at: self.step(state, run, *at), state, (words, values))
         state, (logs, measured) = self.learn(state, run, key, steps[-1], rollout, jnp.sum(changes))
         seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
@@ -103,12 +101,12 @@ class OnPolicy(Loop):
         agent, scaled = self.carrier.scale_reward(agent, reward, done, run.hyper, valid)
         total, finished = loop.finished_episodes(state.episode_return, reward, done, valid)
         row = Rollout(seen, action, scaled, terminated, truncated, self.carrier.view(agent, final_obs))
-        if valid is not None:  # a row that does not count ends what went before
+        if valid is not None:  # an invalid row ends the episode
             row = masks.kept(valid, row)._replace(truncated=jnp.where(valid, truncated, 1.0), valid=valid)
         return state._replace(agent=agent, env=env, obs=obs, episode_return=total), (row, finished)
 
     def learn(self, state: RunState, run: Run, key: Array, step: Array, rollout: Rollout, drift_change: Array) -> Any:
-        """All epochs on one rollout: after every minibatch's gradient step the schedule and the adaptations."""
+        """Run all epochs on one rollout; the schedule and the adaptations advance after every minibatch."""
         schedule, carrier, config = self.schedule_of(run), self.carrier, self.carrier.config
         key_order = stream(jax.random.fold_in(key, step), "minibatches")
         order = minibatches(key_order, self.rows, config.epochs, config.minibatches)
@@ -118,7 +116,7 @@ class OnPolicy(Loop):
         agent, rows, residuals = carrier.prepare(state.agent, rollout, run.hyper)
         residuals = masks.compact(residuals, None if rollout.valid is None else rollout.valid.reshape(-1))
         state = state._replace(agent=agent)
-        # The rollout is the newest data there is, so both sources of a proxy are the same residuals. They are long:
+        # The rollout is the newest data, so both sources of a proxy are the same residuals. They are long:
         # measured here, once, and not at every tick.
         error = None if state.model is None else state.model.error
         known = {"td_error": residuals, "fresh_td_error": residuals, "model_error": error}
@@ -142,7 +140,7 @@ class OnPolicy(Loop):
 
 
 def modelled(model: dynamics.Model, state: Any, rollout: Rollout, order: Array) -> dynamics.ModelState:
-    """The model after a rollout: its error on it first, then a gradient step on every minibatch of ``order``."""
+    """Model after a rollout: its error on the rollout first, then a gradient step per minibatch of ``order``."""
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rollout)
 
     def step(state: dynamics.ModelState, index: Array) -> tuple[dynamics.ModelState, None]:

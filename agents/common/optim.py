@@ -52,10 +52,10 @@ def descend(
 
 
 def polyak(target: Any, online: Any, tau: Array | float) -> Any:
-    """Target parameters moved by ``tau`` towards the online ones."""
+    """Target parameters, moved by ``tau`` towards the online ones."""
     return jax.tree.map(lambda t, p: t + tau * (p - t), target, online)
 
 
 def restarted(opt_state: Any, fresh: Any, step: Array | float) -> Any:
-    """A fresh optimiser state where parameters moved by a ``step`` above 0, for its moments are of the old ones."""
+    """Fresh optimiser state where parameters moved by a ``step`` above 0, because its moments are of the old ones."""
     return jax.tree.map(lambda new, old: jnp.where(step > 0, new, old), fresh, opt_state)

@@ -1,4 +1,4 @@
-"""Networks of a carrier between gradient steps: partial resets, recycled units, and measures of plasticity."""
+"""Partial resets and recycled units of a carrier's networks, and measures of plasticity."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -19,7 +19,7 @@ DORMANT = 0.025  # of a layer's mean activity: Sokar et al. 2023
 def refreshed(networks: Sequence[Network], state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
     """Shrink-and-perturb, ``p + step (p_fresh - p)``, with () steps of the critic (and target) and of the actor.
 
-    An optimiser whose parameters moved starts again. Other fields, such as running statistics, stay.
+    The optimiser state of moved parameters is reset. Other fields, such as running statistics, stay.
     """
     by, moved = {"critic": critic, "actor": actor}, {}
     for each in networks:
@@ -35,13 +35,13 @@ def refreshed(networks: Sequence[Network], state: Any, fresh: Any, critic: Any, 
 def recycled(
     networks: Sequence[Network], state: Any, fresh: Any, obs: Array, action: Array, threshold: Array | float
 ) -> Any:
-    """Give units asleep on a batch fresh incoming weights and outgoing weights of zero (ReDo, Sokar et al. 2023).
+    """Give dormant units fresh incoming weights and outgoing weights of zero (ReDo, Sokar et al. 2023).
 
     Adam's moments of these weights are zeroed. The last layer of a shared trunk stays, because several heads read it.
     Deviations: the bias is fresh like the kernel, and the target network follows its online network.
 
     Args:
-      threshold: () largest mean absolute activity of such a unit, as a share of its layer's mean; 0: recycle nothing.
+      threshold: () largest mean absolute activity of a dormant unit, as a share of its layer's mean; 0: none.
     """
     changed = {}
     for each in networks:
@@ -89,7 +89,7 @@ def hidden(net: nn.Module, params: Any, *inputs: Array) -> Any:
 
 
 def _marks(sown: Any, renew: Any, clear: Any, threshold: Any) -> tuple[Any, Any]:
-    """Parameters of a part to take from a fresh network and to set to zero, True each."""
+    """Parameters of a part to take from a fresh network, and to set to zero; True each."""
     for name, inner in sown.items():
         if name != "hidden":
             new, zero = _marks(inner, renew[name], clear[name], threshold)

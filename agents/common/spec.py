@@ -11,7 +11,7 @@ _SHARES = ("gamma", "gae_lambda", "tau", "weight_decay")
 
 
 class CarrierSpec(NamedTuple):
-    """One line of `agents.CARRIERS`."""
+    """An entry of `agents.CARRIERS`."""
 
     label: str  # name in tables: "SAC", and "SAC+AES" with a schedule
     make: Callable[[int, int, Any], Carrier | OnPolicyCarrier]  # obs_size, action_size, config
@@ -22,17 +22,17 @@ class CarrierSpec(NamedTuple):
     absent: Mapping[str, str] = {}  # fields of `Signals` it cannot report -> the reason
     unturned: Mapping[str, str] = {}  # levers of `aesjax.adaptations` that it lacks -> the reason
     weight: float = 0.1  # static entropy weight where no preset gives one; reward per nat
-    #: fields of ``config`` and ``hyper`` under which parameters mean what they do; None: all of ``config``
+    #: settings of ``config`` and ``hyper`` that must match to load trained parameters; None: all of ``config``
     meaning: tuple[str, ...] | None = None
-    episodic: tuple[str, ...] = ()  # fields of its state that belong to the episodes under way
+    episodic: tuple[str, ...] = ()  # fields of its state that belong to unfinished episodes
 
     @property
     def name(self) -> str:
-        """Name in data and folders: the label in small letters, "sac"."""
+        """Lower-case label, used in data and folder names: "sac"."""
         return re.sub(r"\W+", "_", self.label.lower())
 
     def check_lever(self, adaptation: str, lever: str, carrier: str) -> None:
-        """Refuse, with a ValueError, an adaptation whose lever the carrier, called ``carrier``, does not have."""
+        """Raise a ValueError for an adaptation of a lever that the carrier, called ``carrier``, does not have."""
         if lever in self.unturned:
             raise ValueError(f"adaptation '{adaptation}' cannot be used with {carrier}: {self.unturned[lever]}")
 

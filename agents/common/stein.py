@@ -36,7 +36,7 @@ def stein_direction(x: Array, z: Array, score: Array, h: Array) -> Array:
     ``dk`` is the kernel's gradient with respect to the *fixed* particle ``x_j``: it pushes ``z_i`` away from ``x_j``.
 
     Args:
-      x: (Kf, A) fixed particles; z: (Ku, A) those to move; both action units.
+      x: (Kf, A) fixed particles; z: (Ku, A) particles to move; both in action units.
       score: (Kf, A) ``g_j``, gradient of the target's log-density at ``x_j``, nats per action unit.
       h: () bandwidth, squared action units.
     """

@@ -1,1 +1,1 @@
-"""Drifting tasks in the interfaces of other libraries, and the other way round; each module needs its library."""
+"""Adapters between drifting tasks and other libraries, in both directions; each module needs its library."""

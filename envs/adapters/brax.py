@@ -1,6 +1,6 @@
 """Drifting tasks as Brax environments, and Brax environments as drifting tasks.
 
-`to_brax` keeps the drift clock in ``state.info``, which Brax's AutoResetWrapper leaves alone.
+`to_brax` stores the drift clock in ``state.info``, which Brax's AutoResetWrapper does not change.
 """
 
 from typing import Any
@@ -38,27 +38,25 @@ class DriftingBraxEnv(BraxEnv):
 
     @property
     def observation_size(self) -> int:
-        """S."""
         return self.drifting.task.env.spec.obs_size
 
     @property
     def action_size(self) -> int:
-        """A."""
         return self.drifting.task.env.spec.action_size
 
     @property
     def backend(self) -> str:
-        """The task's family; Brax's own backends have no part in it."""
+        """Family of the task; Brax's own backends are not used."""
         return self.drifting.task.family
 
     def reset(self, rng: Array) -> State:
-        """The beginning of a run: a new episode with the drift clock at 0; ``rng`` is a typed or a raw key."""
+        """Begin a run: a new episode with the drift clock at 0; ``rng`` is a typed or a raw key."""
         if not jnp.issubdtype(rng.dtype, jax.dtypes.prng_key):
             rng = jax.random.wrap_key_data(rng)
         key_start, key_run = jax.random.split(rng)
         clock, zero = jnp.zeros((), jnp.int32), jnp.zeros(())
         obs, state = self.drifting.task.env.reset(key_start, self.drifting.params_at(clock))
-        # Raw words, whatever kind of key came in: some of Brax's code cannot hold typed keys.
+        # Raw words for every kind of key, because some of Brax's code cannot hold typed keys.
         info = {
             "rng": jax.random.bits(key_run, (2,), jnp.uint32),
             "drift_step": clock,
@@ -93,20 +91,20 @@ def to_brax(
     num_envs: int = 1,
     truncate: bool = True,
 ) -> DriftingBraxEnv:
-    """A drifting task as a Brax environment of one copy, to be batched by Brax's wrappers.
+    """A drifting task as a Brax environment with one copy, to be batched by Brax's wrappers.
 
-    ``info`` of a state: ``drift_step`` () int32, the clock, which counts on across episodes until ``reset``; ``drift``
-    (D,), the values in force during the step that led here, never for a learner; ``truncation`` and ``time_out`` () of
+    ``info`` of a state: ``drift_step`` () int32, the clock, which continues across episodes until ``reset``; ``drift``
+    (D,), the values in force during the last step, not for learners; ``truncation`` and ``time_out`` () of
     the task's time limit; ``rng``.
 
     Args:
       total_steps: horizon of the drift in steps summed over copies; a multiple of ``num_envs * segments``.
-      num_envs: how many copies there will be. Each copy's own clock runs for ``total_steps / num_envs`` steps.
+      num_envs: planned number of copies. The clock of each copy runs for ``total_steps / num_envs`` steps.
       truncate: whether the task's time limit ends episodes; ``False`` leaves that to Brax's EpisodeWrapper, which
-        flags an end by time properly (``episode_length=task.env.spec.time_limit``).
+        flags truncations correctly (``episode_length=task.env.spec.time_limit``).
 
     Raises:
-      UnknownNameError, ValueError: a pattern or number that does not exist or fit.
+      UnknownNameError, ValueError: an unknown pattern or an invalid number.
     """
     check_unmasked(task, "Brax")
     if not truncate and hasattr(task.env, "faults"):
@@ -116,7 +114,7 @@ def to_brax(
 
 _BRAX = Library("Brax", (AutoResetWrapper, DomainRandomizationVmapWrapper, EpisodeWrapper, VmapWrapper), "sys")
 
-# Every quantity twice: Brax's own pipelines read one place, its MJX pipeline the other.
+# Every quantity is stored twice: for Brax's own pipelines and for its MJX pipeline.
 _FACTORS: dict[str, Factor] = {
     "body_mass": Factor(tuple(map(Field, ("link.inertia.mass", "link.inertia.i", "body_mass", "body_inertia")))),
     "joint_friction": Factor(tuple(map(Field, ("dof.damping", "dof_damping", "dof_frictionloss")))),
@@ -133,17 +131,17 @@ def from_brax(
     apply: Apply | None = None,
     time_limit: int = 1000,
 ) -> Task:
-    """A Brax environment as a task whose physics drifts. Registering it is the caller's: ``envs.TASKS[name] = task``.
+    """A Brax environment as a task whose physics drifts; register it with ``envs.TASKS[name] = task``.
 
-    Constants derived from masses stay. Brax's generalized pipeline leaves a mass matrix for its next physics step, so
-    there a new mass acts one physics step late; everything else acts at once.
+    Constants derived from masses are not updated. Brax's generalized pipeline computes the mass matrix one physics step
+    ahead, so a new mass acts one physics step late; other changes act immediately.
 
     Args:
       env: not yet batched and without Brax's episode and auto-reset wrappers; other wrappers are kept.
       name: of the task, part of the seed of its drift; by default the environment's class.
       channels: names of `CHANNELS`, each perhaps with a range, ``{"body_mass": (0.5, 1.5)}`` or
-        ``["body_mass=0.5:1.5"]``: factors on the fields of that name. Without any the pattern is ``steady``.
-      apply: ``(sys, values (D,)) -> sys``, traced, for ``channels`` that are `Channel` objects of one's own.
+        ``["body_mass=0.5:1.5"]``: factors on the fields of that name. Without channels the pattern is ``steady``.
+      apply: ``(sys, values (D,)) -> sys``, traced, for ``channels`` that are custom `Channel` objects.
       time_limit: steps of an episode before it is truncated.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Copies of a drifting task on the device, stepped from Python, for the adapters of this folder."""
+"""Copies of a drifting task on the device, stepped from Python, used by the adapters of this folder."""
 
 import copy
 from collections.abc import Mapping
@@ -29,14 +29,14 @@ Options = Mapping[str, Any] | None
 class Stepped(NamedTuple):
     """Results of one step of N environments, in arrays that the caller owns."""
 
-    obs: np.ndarray  # (N, S), to act on
+    obs: np.ndarray  # (N, S), observations for the next action
     reward: np.ndarray  # (N,)
     terminated: np.ndarray  # (N,) bool
     truncated: np.ndarray  # (N,) bool
     final: np.ndarray  # (N, S), before any reset
-    info: dict[str, Any]  # what the task reports, leading axis N
+    info: dict[str, Any]  # info of the task, leading axis N
     drift: dict[str, np.ndarray]  # in force during the step, as in `Copies.reset`
-    idle: np.ndarray  # (N,) bool, where a reset stood in for the step: obs is a start, the rest means nothing
+    idle: np.ndarray  # (N,) bool, where a reset replaced the step: only obs is valid
 
 
 @dataclass
@@ -55,7 +55,7 @@ class _Program:
         self.step = jit(self._step, static_argnums=0)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Program":
-        return self  # nothing in it changes
+        return self  # immutable
 
     def __reduce__(self) -> Any:
         return _Program, (self.world,)
@@ -92,8 +92,8 @@ class Copies:
     """N copies under one drift clock.
 
     Args:
-      mode: when a copy whose episode ended begins the next; None leaves that to the caller.
-      clock: of other copies, which these then follow and do not move.
+      mode: when a copy resets after the end of an episode; None: the caller resets it.
+      clock: clock of other copies, which these copies follow without advancing it.
     """
 
     def __init__(
@@ -116,15 +116,14 @@ class Copies:
         self.state: Any = None  # of the environments
         self.values: Any = None  # (D,), the newest drift in force
         self.waiting = np.zeros(num_envs, bool)  # for the reset after an episode
-        self.render_mode, self.renderer = render_mode, None  # opened by the first picture
+        self.render_mode, self.renderer = render_mode, None  # created by the first picture
 
     @property
     def task(self) -> Task:
-        """The environment that is copied."""
         return self.program.world.task
 
     def evaluation(self, num_envs: int | None = None, drift: Any = None) -> "Copies":
-        """New copies, as `Parallel.evaluation`."""
+        """New copies, as in `Parallel.evaluation`."""
         held = self.drift if drift is None else self.program.world.held(drift)
         num = self.num_envs if num_envs is None else num_envs
         return Copies(self.program, held, num, self.mode, self.render_mode, self.clock)
@@ -133,14 +132,14 @@ class Copies:
         # JAX arrays cannot change and are shared; masks are replaced, never written to.
         memo[id(self)] = twin = copy.copy(self)
         twin.clock, twin.renderer = copy.deepcopy(self.clock, memo), None
-        twin.key = None if self.key is None else jax.random.clone(self.key)  # meant to be used twice
+        twin.key = None if self.key is None else jax.random.clone(self.key)  # copied on purpose
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"renderer": None}
 
     def __eq__(self, other: object) -> bool:
-        """Whether both go on alike: equal worlds, drifts, clocks and episodes."""
+        """Whether both continue identically: equal worlds, drifts, clocks and episodes."""
         if not isinstance(other, Copies):
             return False
         fixed = [(each.program.world, each.num_envs, each.mode, each.clock) for each in (self, other)]
@@ -149,9 +148,9 @@ class Copies:
         return fixed[0] == fixed[1] and alike and jax.tree.all(jax.tree.map(_equal, *moving))
 
     def reset(self, rng: np.random.Generator, reseed: bool, options: Options) -> tuple[Any, ...]:
-        """Observations (N, S), the drift they began under, and which copies were reset (N,).
+        """Reset copies; returns observations (N, S), the drift at the reset, and a mask of the reset copies (N,).
 
-        Drift is ``drift`` (N, D) float32, the values in force, and ``drift_step`` (N,) int32, the step they belong to.
+        The drift is ``drift`` (N, D) float32, the values in force, and ``drift_step`` (N,) int32, their step.
         """
         options = options or {}
         if not set(options) <= {"restart_drift", "reset_mask"}:
@@ -165,7 +164,7 @@ class Copies:
         if first and not mask.all():
             raise gymnasium.error.ResetNeeded("the first reset must reset every environment; got a partial reset_mask")
         if options.get("restart_drift") and not self.leads:
-            raise ValueError("an evaluation follows the drift of another environment, which alone can restart it")
+            raise ValueError("an evaluation follows the drift of another environment, which must be restarted instead")
         if reseed or first:
             self.key = jax.random.key(rng.integers(2**32, dtype=np.uint32))
         if self.leads and (first or options.get("restart_drift", reseed)):
@@ -174,7 +173,7 @@ class Copies:
         return np.array(self.obs), self._drift_at(self.clock.steps), mask
 
     def _start(self, mask: np.ndarray, clock: int) -> None:
-        """New episodes where ``mask`` (N,)."""
+        """Begin new episodes where ``mask`` (N,)."""
         self.key, self.values, *new = self.program.start(self.num_envs, self.drift, self.key, np.int32(clock))
         self.obs, self.state = new if mask.all() else _merged(mask, tuple(new), (self.obs, self.state))
         self.waiting = self.waiting & ~mask
@@ -202,7 +201,7 @@ class Copies:
         self.key, self.values, self.obs, self.state, *rest = self.program.step(
             same_step, self.drift, self.key, np.int32(clock), self.state, action
         )
-        reward, terminated, truncated, info = jax.tree.map(np.array, rest)  # copies: what JAX hands out is read-only
+        reward, terminated, truncated, info = jax.tree.map(np.array, rest)  # JAX's arrays are read-only
         reward[idle], terminated[idle], truncated[idle] = 0, False, False
         ended = terminated | truncated
         self.waiting = ended & (not same_step) | idle
@@ -230,14 +229,13 @@ class Copies:
         return tuple(self.renderer.draw(jax.tree.map(itemgetter(i), state), params) for i in range(self.num_envs))
 
     def close(self) -> None:
-        """Release the renderer."""
         if self.renderer is not None:
             self.renderer.close()
         self.renderer = None
 
 
 class Compared:
-    """An environment of any library around `Copies`, equal to another one that goes on alike."""
+    """An environment of any library around `Copies`; environments that continue identically are equal."""
 
     _copies: Copies
 
@@ -245,7 +243,7 @@ class Compared:
         return type(other) is type(self) and self._copies == other._copies
 
     def __hash__(self) -> int:
-        return hash(type(self))  # what it holds changes
+        return hash(type(self))  # mutable, so not hashable
 
 
 class Parallel(Compared):
@@ -256,20 +254,20 @@ class Parallel(Compared):
         return self
 
     def evaluation(self, num_envs: int | None = None, drift: Any = None) -> Self:
-        """Environments to evaluate in, whose steps leave the clock here alone.
+        """Environments for evaluation, whose steps do not advance the clock of these.
 
         Args:
-          num_envs: by default as many as here, which compiles nothing new.
-          drift: values (D,) held; by default what is in force here whenever they are stepped.
+          num_envs: by default the same number, which needs no new compilation.
+          drift: constant values (D,); by default the values in force in these environments at each step.
 
         Raises:
-          ValueError: numbers that do not fit.
+          ValueError: invalid numbers.
         """
         return type(self).__new__(type(self))._around(self._copies.evaluation(num_envs, drift))
 
 
 def spaces_of(task: Task) -> tuple[Box, Box]:
-    """Of one copy: observations (S,) without bounds, actions (A,) in [-1, 1]."""
+    """Spaces of one copy: observations (S,) without bounds, actions (A,) in [-1, 1]."""
     spec = task.env.spec
     return Box(-np.inf, np.inf, (spec.obs_size,), np.float32), Box(-1.0, 1.0, (spec.action_size,), np.float32)
 
@@ -286,7 +284,7 @@ def copies_of(
     render_mode: str | None = None,
     **options: Any,
 ) -> Copies:
-    """Copies with a clock of their own, of a task or, by name, of the task that ``options`` build."""
+    """Copies with their own clock, of a task or of the task that ``options`` build under a name."""
     refuse_fork()
     if "total_steps" in options:
         raise ValueError("an environment's drift takes drift_steps, steps of each copy; got total_steps")

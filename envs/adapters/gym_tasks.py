@@ -1,7 +1,7 @@
-"""Gymnasium environments as drifting tasks, in this process: one callback per vector step for all runs and copies.
+"""Gymnasium environments as drifting tasks in this process, with one callback per vector step for all runs and copies.
 
-Such an environment keeps its state to itself, so the host holds one for each copy, whose state in JAX is its number and
-the count of its steps. The count orders the calls, and tells a call that XLA repeats from a step.
+Such an environment hides its state, so the host holds one for each copy. Its state in JAX is its number and its step
+count, which orders the calls and distinguishes a call repeated by XLA from a new step.
 """
 
 import copy
@@ -35,25 +35,25 @@ from envs.physics.channels import ranges_of, texts_of
 from envs.physics.host import Hosted, Packed, on_host
 
 Array = jax.Array
-_SETS = 8  # sets of environments, one for each reset, of which the least recently stepped makes room for another
-_STEPS = 1000  # of an episode without a limit
-_READ_BACK = 1e-6  # relative error of an attribute that was set
+_SETS = 8  # sets of environments, one per reset; the least recently stepped set is closed first
+_STEPS = 1000  # default time limit of an episode
+_READ_BACK = 1e-6  # allowed relative error of an attribute that was set
 
 
 class GymnasiumError(ValueError):
-    """Something that a Gymnasium environment was asked for and cannot do."""
+    """An unsupported request to a Gymnasium environment."""
 
 
 class CopyState(NamedTuple):
-    """One copy; stack along a leading axis."""
+    """One copy; batched along a leading axis."""
 
-    number: Array  # () uint32, of the environment on the host
+    number: Array  # () uint32, number of the environment on the host
     steps: Array  # () int32, since its reset
     obs: Array  # (S,) float32, the newest observation
 
 
 class _Copy:
-    """An environment on the host, its set, the steps that it has made, and the record of the newest one."""
+    """An environment on the host, its set, its step count, and the record of its last step."""
 
     def __init__(self, env: gymnasium.Env, group: int, steps: int) -> None:
         self.env: Any = env  # None: its only episode is over
@@ -61,11 +61,11 @@ class _Copy:
 
 
 class GymnasiumEnv(Hosted):
-    """ONE copy of a Gymnasium environment in JAX's eyes; ``params`` is the flat vector of drift values (D,).
+    """One copy of a Gymnasium environment as seen by JAX; ``params`` is the flat vector of drift values (D,).
 
     Args:
       make: makes an environment with flat observations and actions in [-1, 1].
-      channels: what drifts in it, see `put`.
+      channels: drifting parameters, see `put`.
       code: its innermost class.
       once: whether a copy only plays one episode, as in evaluations.
     """
@@ -82,8 +82,8 @@ class GymnasiumEnv(Hosted):
         self._lock, self._most = threading.Lock(), _SETS
         self._free: list[Any] = []
         self._copies: dict[int, _Copy] = {}
-        self._sets: OrderedDict[int, range] = OrderedDict()  # by their first number; the newest use is last
-        # A number that another process stored is not taken for one of ours.
+        self._sets: OrderedDict[int, range] = OrderedDict()  # by first number, most recently used last
+        # Numbers stored by another process must not match numbers of this one.
         self._first = self._next = int.from_bytes(os.urandom(4), "little") >> 1
         words = 1 + 2 * spec.obs_size + 4
         self._on_reset = on_host(self.guarded(self._host_reset), 1 + spec.obs_size)
@@ -95,7 +95,7 @@ class GymnasiumEnv(Hosted):
         return GymnasiumEnv, (self.make, self.channels, self.spec, self.code, self.once)
 
     def reset(self, key: Array, params: Array) -> tuple[Array, CopyState]:
-        """A new episode in an environment of its own, seeded by the key."""
+        """Begin an episode in a new environment, seeded by the key."""
         self._most = max(_SETS, 2 * jax.local_device_count())
         seed = jax.random.bits(key, (1,), jnp.uint32)
         out = self._on_reset(jnp.concatenate([seed, Packed.traced(None, params)])[None])[0]
@@ -107,12 +107,12 @@ class GymnasiumEnv(Hosted):
         return self._advance(False, state, action, params)
 
     def autoreset(self, key_step: Array, key_reset: Array, state: CopyState, action: Array, params: Array) -> Step:
-        """`envs.core.autoreset_step` with the reset in the callback of the step."""
+        """`envs.core.autoreset_step`, with the reset in the callback of the step."""
         return self._advance(True, state, action, params)
 
     def _advance(self, again: bool, state: CopyState, action: Array, params: Array) -> Step:
         s = self.spec.obs_size
-        # An agent that diverged gives no number, which some environments do not survive.
+        # A diverged agent returns NaN, which crashes some environments.
         action = jnp.nan_to_num(jnp.clip(action, -1.0, 1.0))
         counted = jnp.stack([state.number, state.steps.astype(jnp.uint32)])
         out = self._on_step[again](jnp.concatenate([counted, Packed.traced(None, params, action)])[None])[0]
@@ -124,7 +124,7 @@ class GymnasiumEnv(Hosted):
         return obs, state, reward, terminated > 0, truncated > terminated, {"final_observation": final} if again else {}
 
     def apart(self) -> "GymnasiumEnv":
-        """The same in environments of its own, each of which plays one episode."""
+        """The same task in separate environments, each of which plays one episode."""
         return GymnasiumEnv(self.make, self.channels, self.spec, self.code, once=True)
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class GymnasiumEnv(Hosted):
 
     def _host_step(self, again: bool, words: np.ndarray) -> np.ndarray:
         floats, asked = words[:, 2:].view(np.float32), words[:, :2].tolist()
-        # A state that another process stored: its episode is lost, and another one begins.
+        # A state stored by another process: its episode is lost, and a new one begins.
         lost = [i for i, (number, _) in enumerate(asked) if number not in self._copies]
         if any(self._first <= asked[i][0] < self._next for i in lost):
             raise GymnasiumError(f"only the newest {self._most} resets of an open Gymnasium environment can be stepped")
@@ -164,7 +164,7 @@ class GymnasiumEnv(Hosted):
         return out
 
     def _taken(self, steps: Sequence[int]) -> dict[int, _Copy]:
-        """Environments that have made so many steps each, by number; those of the oldest sets are used again."""
+        """Environments by number, each with its step count; the oldest sets are reused."""
         with self._lock:
             while len(self._sets) >= self._most:
                 _, numbers = self._sets.popitem(last=False)
@@ -181,7 +181,7 @@ class GymnasiumEnv(Hosted):
         return own.env.reset(seed=seed)[0]
 
     def _drift(self, env: Any, floats: np.ndarray) -> None:
-        """Put drift values in force; where nothing drifts exactly the environment's own."""
+        """Set drift values; at nominal values the environment's own values are restored exactly."""
         if self.channels:
             given = zip(self._nominal, floats.tolist(), strict=False)
             put(env.unwrapped, {name: exact if value == near else value for (name, near, exact), value in given})
@@ -191,7 +191,7 @@ class GymnasiumEnv(Hosted):
         if steps == own.steps - 1:
             return own.record  # a repeated request
         if steps != own.steps:
-            raise GymnasiumError(f"step {steps} was asked of a Gymnasium environment that has made {own.steps}")
+            raise GymnasiumError(f"step {steps} was requested from a Gymnasium environment at step {own.steps}")
         if own.env is None:
             return self._record(number, own, 0.0, terminated=True)
         self._drift(own.env, floats)
@@ -209,7 +209,7 @@ class GymnasiumEnv(Hosted):
         self, number: int, own: _Copy, obs: Any, final: Any = 0.0, reward: Any = 0.0,
         terminated: Any = False, truncated: Any = False, begun: bool = False,
     ) -> np.ndarray:  # fmt: skip
-        """The answer to a step: number, observation to act on, the last one, reward, flags; where it began, no step."""
+        """Record of a step: number, next observation, last observation, reward, flags; after a reset, no step."""
         s = self.spec.obs_size
         own.steps, own.record = own.steps + 1, np.zeros(1 + 2 * s + 4, np.uint32)
         own.record[0], row = number, own.record[1:].view(np.float32)
@@ -218,12 +218,12 @@ class GymnasiumEnv(Hosted):
 
 
 def put(env: Any, values: Mapping[str, float]) -> None:
-    """Put values in force in an unwrapped environment, by its ``set_drift(values)`` or as attributes, and read them.
+    """Set values in an unwrapped environment, by its ``set_drift(values)`` or as attributes, and read them back.
 
-    What ``set_drift`` returns is what was read back; without that the attributes are.
+    The return value of ``set_drift`` is compared with the request, or the attributes if it returns None.
 
     Raises:
-      GymnasiumError: one that is not there, or reads back as something else.
+      GymnasiumError: a missing attribute, or one that reads back as another value.
     """
     read = None
     if hasattr(env, "set_drift"):
@@ -242,7 +242,7 @@ def channels_in(env: Any, ranges: Mapping[str, Sequence[float]]) -> tuple[Channe
     """Drift channels of an unwrapped environment: name -> lowest and highest value, or lowest, nominal, highest.
 
     Raises:
-      GymnasiumError: no such attribute, or one that does not hold what it is set to.
+      GymnasiumError: a missing attribute, or one that reads back as another value.
     """
     kind, channels = type(env).__name__, []
     for name, ends in ranges.items():
@@ -273,14 +273,14 @@ def from_gymnasium(
     """A Gymnasium environment with continuous actions as a task.
 
     Args:
-      env: an id, a class or function that makes one, or an environment, of which copies are made.
-      channels: what drifts: ``{"gain": (0.5, 1.5)}``, or ``["gain=0.5:1.5"]``, sets ``env.unwrapped.gain``, or is given
-        to ``env.unwrapped.set_drift({"gain": 1.2})``. A third number in the middle is the value without drift.
+      env: an id, a class or function that makes one, or an environment, which is copied.
+      channels: drifting parameters: ``{"gain": (0.5, 1.5)}`` or ``["gain=0.5:1.5"]`` sets ``env.unwrapped.gain``, or
+        calls ``env.unwrapped.set_drift({"gain": 1.2})``. A third number in the middle is the value without drift.
       name: of the task, part of the seed of its drift; by default the innermost class or ``gymnasium:ID``.
       time_limit: steps of an episode; by default that of its TimeLimit, else 1000.
 
     Raises:
-      ValueError: it cannot be made, its spaces do not fit, or something of it cannot drift.
+      ValueError: it cannot be made, its spaces are not supported, or a channel cannot drift.
 
     >>> task = from_gymnasium("Pendulum-v1", channels={"g": (5.0, 15.0)})
     >>> task.channels[0].nominal, task.env.spec
@@ -307,14 +307,13 @@ def from_gymnasium(
         params=np.array([each.nominal for each in drifting], np.float32),
         channels=drifting,
         apply_drift=replaced,
-        negative_returns=True,
         description=f"Gymnasium environment {kind}",
         options={"channels": texts} | ({} if time_limit is None else {"time_limit": time_limit}),
     )
 
 
 def named(id: str, channels: Any = (), time_limit: int | None = None) -> Task:
-    """The task of an id of Gymnasium; one, and its environments, for equal options."""
+    """Task of a Gymnasium id; equal options return the same task and environments."""
     return _named(id, texts_of(channels), time_limit)
 
 
@@ -324,13 +323,13 @@ def _named(id: str, channels: tuple[str, ...], time_limit: int | None) -> Task:
 
 
 def _maker(env: Any) -> Callable[[], Any]:
-    """A function that makes environments."""
+    """Function that makes environments."""
     if isinstance(env, str):
         return partial(gymnasium.make, env, disable_env_checker=True)
     if callable(env):
         return env
     if not isinstance(env, gymnasium.Env):
-        return lambda: env  # refused there
+        return lambda: env  # raises there
     try:
         copy.deepcopy(env)
     except Exception as error:
@@ -345,7 +344,7 @@ def _wrappers(env: Any) -> Iterator[Any]:
 
 
 def _adapted(make: Callable[[], Any], time_limit: int | None) -> Any:
-    """An environment with vectors of observations and of actions in [-1, 1], whose episodes have a limit."""
+    """Environment with vector observations, actions in [-1, 1] and a time limit."""
     env = make()
     if not isinstance(env, gymnasium.Env):
         more = ", not a vector of them" if isinstance(env, gymnasium.vector.VectorEnv) else ""

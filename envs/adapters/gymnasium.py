@@ -1,8 +1,8 @@
-"""Drifting tasks as Gymnasium environments: one at a time, many at once, and by id; see `docs/elsewhere.md`.
+"""Drifting tasks as Gymnasium environments: single, vectorised, and by id; see `docs/elsewhere.md`.
 
-The end of an episode and a plain ``reset()`` leave the drift clock alone; ``reset(seed=...)`` restarts it, so that a
-seed fixes everything that follows. The option ``restart_drift`` overrides that: ``True`` restarts the clock without a
-seed, ``False`` keeps it with one. Importing this module registers its ids.
+The end of an episode and a plain ``reset()`` do not change the drift clock; ``reset(seed=...)`` restarts it, so that a
+seed determines all that follows. The option ``restart_drift`` overrides this: ``True`` restarts the clock without a
+seed, ``False`` continues it with a seed. Importing this module registers its ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _METADATA = {"render_modes": ["rgb_array"], "render_fps": 30}
 
 
 def _masked(info: Mapping[str, Any], mask: np.ndarray) -> dict[str, Any]:
-    """Gymnasium's infos: entries of the copies in ``mask`` (N,), zero elsewhere, and under ``_name`` the mask."""
+    """Infos of Gymnasium: entries of the copies in ``mask`` (N,), zero elsewhere, and the mask under ``_name``."""
     infos: dict[str, Any] = {}
     if mask.any():
         for name, value in info.items():
@@ -38,10 +38,9 @@ def _masked(info: Mapping[str, Any], mask: np.ndarray) -> dict[str, Any]:
 class DriftingVectorEnv(Parallel, gymnasium.vector.VectorEnv):
     """``num_envs`` copies of a drifting task under one drift clock.
 
-    Infos: ``drift`` (N, D) float32, the values in force during the step (at a reset: that the start was drawn
-    under), ``drift_step`` (N,) int32, the vector step they belong to, whatever the task itself reports, and in mode
-    ``SAME_STEP`` where an episode ended ``final_obs`` (N,) of arrays (S,) or None and ``final_info``; each with its
-    mask ``_name``.
+    Infos: ``drift`` (N, D) float32, the values in force during the step or reset, ``drift_step`` (N,) int32, their
+    vector step, and the infos of the task. In mode ``SAME_STEP``, at the end of an episode, also ``final_obs`` (N,) of
+    arrays (S,) or None and ``final_info``. Each has its mask ``_name``.
     """
 
     metadata = _METADATA
@@ -59,18 +58,18 @@ class DriftingVectorEnv(Parallel, gymnasium.vector.VectorEnv):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        """Compiles nothing yet; the first reset and the first step do.
+        """Nothing is compiled before the first reset and the first step.
 
         Args:
           task: name, built with ``options`` by `envs.make`, or a Task.
-          drift_steps: horizon of the drift in steps of each copy, which is vector steps; a multiple of ``segments``.
-          drift: values (D,) held all the time in place of the pattern's, for evaluations.
+          drift_steps: horizon of the drift in vector steps, a multiple of ``segments``.
+          drift: constant values (D,) instead of the pattern, for evaluations.
           autoreset_mode: Gymnasium's. ``SAME_STEP`` resets a copy in the step that ends its episode, ``NEXT_STEP`` in
             place of the step after, ``DISABLED`` leaves it to ``reset(options={"reset_mask": ...})``.
           render_mode: None or ``rgb_array``.
 
         Raises:
-          UnknownNameError, ValueError: a task, pattern, option or number that does not exist or fit.
+          UnknownNameError, ValueError: an unknown task, pattern or option, or an invalid number.
         """
         known = [mode.value for mode in AutoresetMode]
         if not isinstance(autoreset_mode, AutoresetMode) and autoreset_mode not in known:
@@ -110,24 +109,22 @@ class DriftingVectorEnv(Parallel, gymnasium.vector.VectorEnv):
         return obs, reward.astype(np.float64), terminated, truncated, infos
 
     def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore
-        """Pictures (height, width, 3) uint8, one per environment; see `envs.render.Renderer`."""
+        """Pictures (height, width, 3) uint8, one per environment, by `envs.render.Renderer`."""
         return self._copies.pictures()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Release the renderer."""
         self._copies.close()
 
 
 class DriftingEnv(Compared, gymnasium.Env):
     """One copy of a drifting task; the caller resets it when its episode ends.
 
-    Info: ``drift`` (D,) float32 and ``drift_step`` as in `DriftingVectorEnv`, and what the task itself reports.
+    Info: ``drift`` (D,) float32 and ``drift_step`` as in `DriftingVectorEnv`, and the info of the task.
     """
 
     metadata = _METADATA
 
     def __init__(self, task: str | Task, pattern: str, drift_steps: int = DRIFT_STEPS, **options: Any) -> None:
-        """As `DriftingVectorEnv`."""
         self._around(copies_of(task, pattern, drift_steps, 1, None, **options))
 
     def _around(self, copies: Copies) -> "DriftingEnv":
@@ -136,7 +133,7 @@ class DriftingEnv(Compared, gymnasium.Env):
         return self
 
     def evaluation(self, drift: Sequence[float] | None = None) -> "DriftingEnv":
-        """An environment to evaluate in, as `DriftingVectorEnv.evaluation`."""
+        """An environment for evaluation, as `DriftingVectorEnv.evaluation`."""
         return type(self).__new__(type(self))._around(self._copies.evaluation(1, drift))
 
     def reset(
@@ -153,26 +150,25 @@ class DriftingEnv(Compared, gymnasium.Env):
         return obs[0], float(reward[0]), bool(terminated[0]), bool(truncated[0]), _first(drift | info)
 
     def render(self) -> np.ndarray | None:  # type: ignore
-        """A picture (height, width, 3) uint8; see `envs.render.Renderer`."""
+        """Picture (height, width, 3) uint8, by `envs.render.Renderer`."""
         pictures = self._copies.pictures()
         return None if pictures is None else pictures[0]
 
     def close(self) -> None:
-        """Release the renderer."""
         self._copies.close()
 
 
 def _first(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The info of the only copy; numbers become Python's, arrays are copied."""
+    """Info of the only copy; numbers become Python numbers, arrays are copied."""
     only = jax.tree.map(lambda value: np.array(value)[0], dict(info))
     return jax.tree.map(lambda value: value.item() if np.ndim(value) == 0 else value.copy(), only)
 
 
 def register() -> list[str]:
-    """Make ``aesjax/<task>-<pattern>-v0`` known to ``gymnasium.make`` and ``make_vec``; returns these ids.
+    """Register ``aesjax/<task>-<pattern>-v0`` for ``gymnasium.make`` and ``make_vec``; returns these ids.
 
-    Importing this module does it; calling it again adds tasks and patterns that are new since. Keyword arguments of
-    ``make`` are those of `DriftingEnv`; ``make_vec`` builds a `DriftingVectorEnv`.
+    Importing this module calls it; a later call adds new tasks and patterns. Keyword arguments of ``make`` are those of
+    `DriftingEnv`; ``make_vec`` builds a `DriftingVectorEnv`.
     """
     ids = []
     for task in TASKS:

@@ -1,4 +1,4 @@
-"""Gymnax environments (1.0) as drifting tasks: fields of their parameters drift."""
+"""Gymnax environments (1.0) as drifting tasks whose parameters drift."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +17,7 @@ _LIMIT = "max_steps_in_episode"  # gymnax's name of the time limit
 
 
 class _Imported:
-    """A gymnax environment as an `envs.core.Env`; ``params`` are its own parameters."""
+    """A gymnax environment as an `envs.core.Env`; ``params`` are its parameters."""
 
     def __init__(self, env: Any, params: Any) -> None:
         self.gymnax = env
@@ -64,13 +64,13 @@ def from_gymnax(
       env: with continuous actions and a flat observation.
       params: its parameters without drift; by default its own.
       name: of the task, part of the seed of its drift; by default the environment's class.
-      channels: fields of the parameters and their ranges, ``{"g": (5.0, 15.0)}`` or ``["g=5:15"]``; without any the
-        pattern is ``steady``.
+      channels: fields of the parameters and their ranges, ``{"g": (5.0, 15.0)}`` or ``["g=5:15"]``; without
+        channels the pattern is ``steady``.
 
     Raises:
-      UnknownNameError: a channel that is no field of the parameters.
+      UnknownNameError: a channel that is not a field of the parameters.
       ValueError: a wrapper, an environment written for gymnax below 1.0, with discrete or unbounded actions, without
-        a time limit, or whose observation is not one vector; a channel that is no real number, or the time limit.
+        a time limit, or whose observation is not one vector; a channel that is not a real number, or is the time limit.
 
     >>> import gymnax  # doctest: +SKIP
     >>> task = from_gymnax(gymnax.make("Pendulum-v1")[0], channels={"g": (5.0, 15.0)})  # doctest: +SKIP
@@ -102,7 +102,6 @@ def from_gymnax(
         params=params,
         channels=tuple(drifting),
         apply_drift=partial(_set, [channel.name for channel in drifting]),
-        negative_returns=True,
         description=f"gymnax environment {kind}",
     )
 

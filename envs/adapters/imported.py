@@ -1,4 +1,4 @@
-"""The common part of the adapters of Brax and MuJoCo Playground: pure functions on a model that drifts."""
+"""Common part of the Brax and MuJoCo Playground adapters: pure functions on a drifting model."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +27,10 @@ RANGES: dict[str, Range] = {
 
 
 class Library(NamedTuple):
-    """A library of environments: its name, its wrappers for training, and where an environment keeps its model."""
+    """A library of environments: its name, its training wrappers, and the attribute that holds the model."""
 
     name: str
-    training: tuple[type, ...]  # its wrappers for training, which batch, end or reset episodes
+    training: tuple[type, ...]  # its training wrappers, which batch, end or reset episodes
     model: str  # attribute of the innermost environment
 
 
@@ -45,8 +45,8 @@ class Imported:
     """An environment of a library as an `envs.core.Env`; ``params`` is the flat vector of drift values (D,).
 
     Args:
-      apply: what the drift values make of the model; None where nothing drifts.
-      observation: what is observed of a dictionary.
+      apply: model under drift values; None where nothing drifts.
+      observation: observed entry of a dictionary.
     """
 
     def __init__(self, library: Library, env: Any, apply: Apply | None, time_limit: int, observation: str | None):
@@ -56,7 +56,7 @@ class Imported:
             seen: Any = jax.eval_shape(env.reset, jax.ShapeDtypeStruct((2,), np.uint32)).obs
         entries = {name: tuple(each.shape) for name, each in seen.items()} if isinstance(seen, Mapping) else {}
         if (observation is not None or entries) and observation not in entries:
-            wanted = f"observation must name what is observed, one of {', '.join(entries)}" if entries else "no option"
+            wanted = f"observation must be one of {', '.join(entries)}" if entries else "no option"
             raise ValueError(f"{self.code.__name__} observes {entries or seen}: {wanted}; got {observation}")
         seen = seen if observation is None else seen[observation]
         if getattr(seen, "ndim", None) != 1:
@@ -72,9 +72,9 @@ class Imported:
 
     def step(self, key: Array, state: ImportedState, action: Array, params: Array) -> Step:
         """One step; ``done`` is ``terminated`` unless ``info["truncation"]`` is set, and the metrics are the info."""
-        del key  # it keeps its own in its state
+        del key  # the environment has its own key in its state
         own = state.brax
-        # With dictionaries of its own, because some environments write into those they are given.
+        # With copied dictionaries, because some environments write into their arguments.
         before = own.replace(metrics=dict(own.metrics), info=dict(own.info))
         with jax.numpy_rank_promotion("allow"):
             after = self.drifted(params).step(before, jnp.clip(action, -1.0, 1.0))
@@ -83,7 +83,7 @@ class Imported:
         # As in Brax's EpisodeWrapper: an end by time has both `done` and `truncation`, a failure `done` alone.
         time, late = state.time + 1, jnp.asarray(after.info.get("truncation", 0)) > 0
         obs, reward = self._seen(after), after.reward.astype(jnp.float32)
-        # No learner survives numbers that are not finite: such a simulation is truncated before them.
+        # Learners need finite numbers, so a non-finite simulation is truncated one step earlier.
         good = jnp.isfinite(obs).all() & jnp.isfinite(reward)
         obs, reward = jnp.where(good, obs, self._seen(own)), jnp.where(good, reward, 0.0)
         terminated = (after.done > 0) & ~late & good
@@ -102,7 +102,7 @@ class Imported:
 
 
 def _with_model(env: Any, attribute: str, model: Any) -> Any:
-    """A copy of ``env`` and its wrappers whose innermost environment has ``model``; ``env`` itself is not touched."""
+    """Copy of ``env`` and its wrappers whose innermost environment has ``model``; ``env`` is not changed."""
     outer = copy.copy(env)
     if env.unwrapped is env:
         setattr(outer, attribute, model)
@@ -121,7 +121,7 @@ def _scaled(factors: Sequence[Factor], model: Any, values: Array) -> Any:
 
 
 def innermost(library: Library, env: Any) -> Any:
-    """``env`` without its wrappers; ValueError: it is not of this library, or has one of its wrappers for training."""
+    """``env`` without its wrappers; ValueError for another library or a training wrapper."""
     if not hasattr(env, "action_size"):
         raise ValueError(f"only a {library.name} environment can be imported; got {type(env).__name__}")
     while env is not env.unwrapped:
@@ -143,19 +143,20 @@ def imported(
     time_limit: int,
     observation: str | None = None,
 ) -> Task:
-    """The task of an environment whose channels are factors on its model, or with ``apply`` `Channel` objects.
+    """Task of an environment whose channels are factors on its model, or `Channel` objects with ``apply``.
 
     Args:
       known: ranges of channels by name.
-      factor_of: name of a channel -> what it multiplies.
+      factor_of: name of a channel -> the fields it multiplies.
     """
     inner, kind = innermost(library, env), type(env.unwrapped).__name__
     drifting: Any = texts_of(channels)
     if any(isinstance(each, Channel) != (apply is not None) for each in drifting):
         example = f"{next(iter(known))}=0.5:1.5"
-        raise ValueError(f"channels are texts, such as {example}, or with `apply` envs.Channel objects; got {channels}")
+        allowed = f"texts such as {example}, or envs.Channel objects with `apply`"
+        raise ValueError(f"channels must be {allowed}; got {channels}")
     if drifting and not hasattr(inner, library.model):
-        raise ValueError(f"{kind} has no '{library.model}', which channels would drift; give it none")
+        raise ValueError(f"{kind} has no '{library.model}', so it has no channels; got {channels}")
     if drifting and apply is None:
         model = getattr(inner, library.model)
         drifting = channels_of(f"a {library.name} environment", chosen(drifting, known), known)
@@ -172,6 +173,5 @@ def imported(
         params=np.concatenate([np.zeros(0, np.float32), *(np.full(c.size, c.nominal, np.float32) for c in drifting)]),
         channels=drifting,
         apply_drift=replaced,
-        negative_returns=True,
         description=f"{library.name} environment {kind}" + " with drifting physics" * bool(drifting),
     )

@@ -1,4 +1,4 @@
-"""MuJoCo Playground environments as drifting tasks: factors on their MJX model, or on one part of it, drift."""
+"""MuJoCo Playground environments as drifting tasks, with factors on the MJX model or on one part of it."""
 
 from functools import cache
 from typing import Any
@@ -21,8 +21,8 @@ _PLAYGROUND = Library(
     "Playground", (wrapper.BraxAutoResetWrapper, wrapper.BraxDomainRandomizationVmapWrapper), "_mjx_model"
 )
 
-#: Drifting parameters, factors on the model. All but gravity may be of one part, ``body_mass.pole_1``: mass and inertia
-#: of a body, damping and dry friction of a joint, sliding friction of a geom, force of a motor or servo.
+#: Drifting factors on the model. All but gravity accept one part, ``body_mass.pole_1``: mass and inertia of a body,
+#: damping and dry friction of a joint, sliding friction of a geom, force of a motor or servo.
 CHANNELS = RANGES
 
 
@@ -34,15 +34,15 @@ def from_playground(
     observation: str | None = None,
     time_limit: int | None = None,
 ) -> Task:
-    """A MuJoCo Playground environment as a task whose physics drifts; constants derived from masses stay.
+    """A MuJoCo Playground environment as a task whose physics drifts; constants derived from masses are not updated.
 
     Args:
-      env: not yet batched and without Playground's wrappers for training; other wrappers are kept.
+      env: not batched and without Playground's training wrappers; other wrappers stay.
       name: of the task, part of the seed of its drift; by default the environment's class.
       channels: `CHANNELS`, each perhaps of one part and with a range, ``{"body_mass.pole_1": (0.5, 1.5)}`` or
-        ``["body_mass.pole_1=0.5:1.5"]``. Without any the pattern is ``steady``.
+        ``["body_mass.pole_1=0.5:1.5"]``. Without channels the pattern is ``steady``.
       apply: ``(mjx_model, values (D,)) -> mjx_model``, traced, for ``channels`` that are `Channel` objects.
-      observation: what policy and critics observe of a dictionary, such as ``state``.
+      observation: entry of a dictionary that policy and critics observe, such as ``state``.
       time_limit: steps of an episode; by default the ``episode_length`` of its configuration.
 
     Raises:
@@ -52,7 +52,7 @@ def from_playground(
     inner, settings = innermost(_PLAYGROUND, env), getattr(env, "_config", {})
     if (repeat := settings.get("action_repeat", 1)) != 1:
         raise ValueError(f"actions are not repeated: load it with action_repeat=1 in config_overrides; got {repeat}")
-    if inner.mjx_model.impl.value != "jax":  # of 3 runs of 4 cart-poles each, 6 were wrong by up to 0.03
+    if inner.mjx_model.impl.value != "jax":  # of 3 runs with 4 cart-poles each, 6 were wrong by up to 0.03
         raise ValueError("load it with impl='jax' in config_overrides: Warp is wrong under nested `jax.vmap`")
     limit = settings.get("episode_length", 1000) if time_limit is None else time_limit
     texts = () if apply else texts_of(channels)
@@ -69,10 +69,10 @@ def from_playground(
 
 
 def named(id: str, channels: Any = (), observation: str | None = None, time_limit: int | None = None) -> Task:
-    """The task of a name of Playground's registry; one for equal options.
+    """Task of a name in Playground's registry; equal options return the same task.
 
     Raises:
-      UnknownNameError, ValueError: a name or option that does not exist, or an environment that cannot be loaded.
+      UnknownNameError, ValueError: an unknown name or option, or an environment that cannot be loaded.
     """
     lookup("environment of MuJoCo Playground", dict.fromkeys(registry.ALL_ENVS), id)
     return _named(id, texts_of(channels), observation, time_limit)

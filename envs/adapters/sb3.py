@@ -1,4 +1,4 @@
-"""Drifting tasks as a vector environment of Stable-Baselines3, for it and for what follows its interface (SBX).
+"""Drifting tasks as a vector environment for Stable-Baselines3 and libraries with its interface (SBX).
 
 Clock, seeds and options are those of `envs.adapters.gymnasium`. Importing this module needs Stable-Baselines3,
 which needs PyTorch.
@@ -26,9 +26,9 @@ except ModuleNotFoundError as error:
 class DriftingVecEnv(Parallel, VecEnv):
     """``num_envs`` copies of a drifting task under one drift clock, as one compiled step.
 
-    The first ``reset``, and the first after ``seed``, begin a new run; any other leaves the clock alone, and so do two
-    calls of ``learn``. Info of a copy: ``drift`` (D,) and ``drift_step``, never for the learner, whatever the task
-    reports, ``TimeLimit.truncated``, and where an episode ended ``terminal_observation``.
+    The first ``reset``, and the first after ``seed``, begin a new run; other resets and repeated calls of ``learn``
+    continue the clock. Info of a copy: ``drift`` (D,) and ``drift_step``, not for the learner, the info of the task,
+    ``TimeLimit.truncated``, and at the end of an episode ``terminal_observation``.
 
     >>> env = DriftingVecEnv("toy", "abrupt", drift_steps=1000, num_envs=4)
     >>> env.reset().shape
@@ -40,7 +40,7 @@ class DriftingVecEnv(Parallel, VecEnv):
     ) -> None:
         """As `envs.adapters.gymnasium.DriftingVectorEnv`.
 
-        ``learn`` counts steps over copies: all of the drift takes ``total_timesteps = drift_steps * num_envs``.
+        ``learn`` counts steps over copies: the complete drift takes ``total_timesteps = drift_steps * num_envs``.
         """
         self._around(copies_of(task, pattern, drift_steps, num_envs, AutoresetMode.SAME_STEP, **options))
 
@@ -51,7 +51,7 @@ class DriftingVecEnv(Parallel, VecEnv):
         return self
 
     def reset(self) -> np.ndarray:
-        """Observations (N, S) of new episodes, under the seed and the options given beforehand (the first copy's)."""
+        """Observations (N, S) of new episodes, under the seed and the options set before (those of the first copy)."""
         seed, options = self._seeds[0], self._options[0]
         obs, drift, _ = self._copies.reset(np.random.default_rng(seed), seed is not None, options)
         self.reset_infos = self._split(drift)
@@ -60,7 +60,7 @@ class DriftingVecEnv(Parallel, VecEnv):
         return obs
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Keeps actions (N, A) in [-1, 1] for `step_wait`."""
+        """Store actions (N, A) in [-1, 1] for `step_wait`."""
         self._actions = actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
@@ -77,25 +77,24 @@ class DriftingVecEnv(Parallel, VecEnv):
         return [jax.tree.map(itemgetter(i), info) for i in range(self.num_envs)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Pictures (height, width, 3) uint8, one per environment; see `envs.render.Renderer`."""
+        """Pictures (height, width, 3) uint8, one per environment, by `envs.render.Renderer`."""
         return self._copies.pictures() or [None] * self.num_envs
 
     def close(self) -> None:
-        """Release the renderer."""
         self._copies.close()
 
-    # The parallel environments are one object: a request to several is made once.
+    # The parallel environments are one object, so a call for several is made once.
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """The attribute of this environment, once for each requested index."""
+        """Attribute of this environment, repeated for each requested index."""
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Sets the attribute of this environment, for all copies."""
+        """Set the attribute of this environment, for all copies."""
         setattr(self, attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        """Calls the method of this environment once; its result once for each requested index."""
+        """Call the method of this environment once; its result is repeated for each requested index."""
         result = getattr(self, method_name)(*method_args, **method_kwargs)
         return [result] * len(list(self._get_indices(indices)))
 

@@ -1,4 +1,4 @@
-"""Isaac Gym and Isaac Lab under JAX, and our own tasks as torch environments; see `docs/elsewhere.md`.
+"""Isaac Gym and Isaac Lab under JAX, and our own tasks as torch environments; see `docs/bridge.md`.
 
 Importing this imports neither PyTorch nor a simulator.
 
@@ -37,25 +37,25 @@ def build(
     timeout: float = 120.0,
     final: bool = False,
 ) -> Task:
-    """A task of a simulator that runs in a process of its own.
+    """Task of a simulator that runs in a separate process.
 
-    ``name`` is ``bridge:`` and a name of `GYM_TASKS`, an id of Isaac Lab (``Isaac-...``), ``native:`` and a task of our
-    own, or ``MODULE:FUNCTION`` of the simulator's interpreter that takes ``num_envs`` and ``seed`` and returns an
-    environment on the surface of either simulator. The simulation is started here, to see what it is, and makes a step.
+    ``name`` is ``bridge:`` and a name of `GYM_TASKS`, an id of Isaac Lab (``Isaac-...``), ``native:`` and one of our
+    tasks, or ``MODULE:FUNCTION`` of the simulator's interpreter that takes ``num_envs`` and ``seed`` and returns an
+    environment with the interface of either simulator. The simulation is started and stepped once to read its sizes.
 
     Args:
-      channels: what drifts, of gravity and joint_damping, or of ``drift_channels``; by default all.
+      channels: drifting parameters, of gravity and joint_damping, or of ``drift_channels``; by default all.
       python: the simulator's interpreter; by default that of the environment variable ``AESJAX_ISAAC_PYTHON``, else
-        the one that runs this.
+        the current one.
       sim_device: torch's name of the simulator's device.
-      mode: whether joint damping is changed at once (``immediate``) or in each copy as it resets (``on_reset``).
-      quantum: smallest change of its factor that is applied.
-      timeout: seconds for a step.
-      final: have Isaac Lab compute the last observation of an episode before it resets, at the price of computing
-        observations twice in steps in which an episode ends.
+      mode: change joint damping immediately (``immediate``) or in each copy at its reset (``on_reset``).
+      quantum: smallest change of the damping factor that is applied.
+      timeout: seconds allowed for a step.
+      final: compute the last observation of an episode before the reset in Isaac Lab. Observations are then computed
+        twice in steps in which an episode ends.
 
     Raises:
-      SimBridgeError: whatever is wrong.
+      SimBridgeError: the simulator cannot be started or used.
     """
     if not 0.0 < timeout < float("inf"):
         raise errors.SimBridgeError(f"timeout must be a positive number of seconds; got {timeout:g}")
@@ -68,7 +68,7 @@ def build(
 def _started(
     name: str, python: str, sim_device: str, timeout: float, **surface: Any
 ) -> tuple[Callable[[int], Worker], dict[str, Any], str]:
-    """A function of the number of environments that starts a simulation, what it is, and its own name for the task."""
+    """Function from a number of environments to a started simulation, its description, and its name for the task."""
     target, label, options = _target(name.removeprefix(PREFIX), sim_device)
     start = partial(Worker, target, label=label, python=python, options=options, simulation=surface, timeout=timeout)
     first = start(2)
@@ -95,15 +95,14 @@ def _build(name: str, channels: tuple[str, ...] | None, **simulator: Any) -> Tas
         params=namedtuple("BridgeParams", known)(*(np.float32(each.nominal) for each in known.values())),
         channels=drifting,
         apply_drift=set_by_name(drifting),
-        negative_returns=True,
-        description=f"{label} in a simulator of its own process",
+        description=f"{label} in a simulator of a separate process",
         options={"channels": channels} | {name: value for name, value in simulator.items() if name != "python"},
         inert=tuple(channel.name for channel in drifting if channel.name in about["inert"]),
     )
 
 
 def _target(inner: str, device: str) -> tuple[str, str, dict[str, Any]]:
-    """The task that a worker builds, its name in the simulator, and options."""
+    """Task for the worker, its name in the simulator, and options."""
     if inner.startswith(NATIVE):
         task = inner.removeprefix(NATIVE)
         label = next((gym for gym, own in GYM_TASKS.items() if own == task), task)

@@ -1,9 +1,9 @@
 """A simulator inside a compiled program: an environment whose steps are calls back to the host.
 
-The simulator has a state that JAX does not see, so calls are numbered: the next number steps it, the newest number
-again gets the same answer again, and any number from a new simulator begins fresh episodes with a row that does not
-count, which is how a resumed study goes on. Within one program the calls follow each other, because each needs the
-number that the one before returned. A program may hold one run of it at a time.
+JAX does not see the state of the simulator, so calls are numbered. The next number steps it, and the newest number
+returns the same rows again. Any number from a new simulator begins new episodes with a masked row, which is how a
+resumed study continues. Within a program the calls are ordered, because each needs the number that the previous one
+returned. A program may hold one run of it at a time.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Array = jax.Array
 
 
 class BridgeState(NamedTuple):
-    """One copy; stack along a leading axis."""
+    """One copy; batched along a leading axis."""
 
     sequence: Array  # () int32, steps of this simulation since its restart
     valid: Array  # () bool, as in `envs.core.Mask`
@@ -31,20 +31,20 @@ class BridgeState(NamedTuple):
 
 
 class _Running:
-    """An opened simulation and where it stands."""
+    """An open simulation and its position."""
 
     def __init__(self, simulation: Worker) -> None:
         self.simulation = simulation
-        self.sequence: int | None = None  # None: it knows nothing of any run
+        self.sequence: int | None = None  # None: no run has begun
         self.obs: Any = None  # (N, O) newest
-        self.answer: Any = None  # to the newest step
+        self.answer: Any = None  # at the newest step
 
 
 class BridgeEnv(Hosted):
-    """ONE copy of a bridged task in JAX's eyes; batched by ``vmap``, its callback steps them all.
+    """One copy of a bridged task as seen by JAX; batched by ``vmap``, its callback steps all copies.
 
     Args:
-      start: number of copies -> a simulation; called when the first row of so many copies arrives.
+      start: number of copies -> a simulation; called when the first row with this number of copies arrives.
     """
 
     exclusive = True  # one run at a time
@@ -58,7 +58,7 @@ class BridgeEnv(Hosted):
         self._on_step = on_host(self.guarded(self._host_step), 2 * s + 6)
 
     def reset(self, key: Array, params: Any) -> tuple[Array, BridgeState]:
-        """The beginning of fresh episodes in all copies; their seed is the first copy's key."""
+        """Begin new episodes in all copies; the first copy's key is the seed."""
         words = jnp.concatenate(
             [jax.random.key_data(key).astype(jnp.uint32), Packed.traced(None, Packed.scalars(params))]
         )
@@ -67,9 +67,9 @@ class BridgeEnv(Hosted):
         return out[:-1], BridgeState(jnp.int32(0), yes, yes, out[-1] > 0)
 
     def autoreset(self, key_step: Array, key_reset: Array, state: BridgeState, action: Array, params: Any) -> Step:
-        """One step under ``action`` (A,) in [-1, 1]; the simulator draws its own random numbers, and resets itself."""
+        """One step under ``action`` (A,) in [-1, 1]; the simulator draws random numbers and resets internally."""
         del key_step, key_reset
-        # A copy whose step will not count is given no action: what it would be may not even be a number.
+        # A copy with a masked step gets a zero action, because its policy output may not be finite.
         action = jnp.where(state.live, jnp.clip(action, -1.0, 1.0), jnp.zeros_like(action))
         number = jax.lax.bitcast_convert_type(state.sequence, jnp.uint32)[None]
         words = jnp.concatenate([number, Packed.traced(None, Packed.scalars(params), action)])
@@ -80,19 +80,19 @@ class BridgeEnv(Hosted):
         return out[:s], state, reward, terminated > 0, truncated > 0, {"final_observation": out[s : 2 * s]}
 
     def step(self, key: Array, state: BridgeState, action: Array, params: Any) -> Step:
-        """`autoreset`: there are no steps without."""
+        """`autoreset`, because there is no step without reset."""
         return self.autoreset(key, key, state, action, params)
 
     def mask(self, state: BridgeState) -> Mask:
-        """Which copies count."""
+        """Valid copies."""
         return Mask(state.valid, state.stored, state.live)
 
     def apart(self) -> "BridgeEnv":
-        """The same task in simulations of its own."""
+        """The same task in separate simulations."""
         return BridgeEnv(self._open, self.about)
 
     def close(self) -> None:
-        """End all its simulations; the next step starts new ones."""
+        """End all of its simulations; the next step starts new ones."""
         super().close()
         for running in self._running.values():
             running.simulation.close()
@@ -101,7 +101,7 @@ class BridgeEnv(Hosted):
     # Host side, (n, words) in and out. A record: two words of key, or one of the sequence, then factors and action.
 
     def _simulation(self, num: int) -> _Running:
-        """The simulation of ``num`` copies; one of another number makes room."""
+        """The simulation with ``num`` copies; one with another number is closed."""
         if num not in self._running:
             for other in list(self._running):
                 self._running.pop(other).simulation.close()
@@ -144,7 +144,7 @@ class BridgeEnv(Hosted):
         return running.answer
 
     def _begun(self, running: _Running, number: int) -> np.ndarray:
-        """The row of a new simulation in the middle of a run: fresh episodes, and nothing that counts."""
+        """Row of a new simulation within a run: new episodes, all masked."""
         obs, live = running.simulation.restart((number * 2654435761 + 1) % 2**32, number + 1)
         running.obs = obs.copy()
         return self._packed(running.obs, running.obs, np.zeros((5, len(obs))), live)

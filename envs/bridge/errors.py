@@ -2,15 +2,15 @@
 
 
 class SimBridgeError(ValueError):
-    """Any failure of the bridge; its text is for a person."""
+    """Failure of the bridge; its text is for the user."""
 
 
 class TorchNotInstalledError(SimBridgeError, ModuleNotFoundError):
-    """This process shares tensors with PyTorch, which it has not got."""
+    """PyTorch is not installed in this process, which shares tensors with it."""
 
 
 def raised(kind: str, text: str, traceback: str = "") -> SimBridgeError:
-    """The error that the simulator's side, in another interpreter, calls ``kind``; its own say what is wrong."""
+    """Error of the kind ``kind`` from the simulator's interpreter; errors of the worker contain their explanation."""
     if kind in ("Refused", "Fault"):
         return SimBridgeError(text)
     return SimBridgeError(f"the simulator failed with {kind}: {text}. In its process:\n{traceback}")

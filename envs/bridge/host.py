@@ -1,4 +1,4 @@
-"""A torch simulator in this process: JAX arrays in, JAX arrays out, for loops of one's own on the host.
+"""A torch simulator in this process, with JAX arrays in and out, for custom loops on the host.
 
 >>> env = SimEnv(InProcess(torch_env))
 >>> obs = env.reset(seed=0)
@@ -19,14 +19,14 @@ from envs.bridge.transport import Rows, check_finite, learned, raise_non_finite
 
 
 class InProcess:
-    """A torch environment in this process, on the surface of Isaac Gym or Isaac Lab.
+    """A torch environment in this process, with the interface of Isaac Gym or Isaac Lab.
 
-    ``step_tensors`` takes and returns tensors; ``step`` takes and returns NumPy, like a worker. The rows it hands out
-    are clones, of which it keeps the newest two alive.
+    ``step_tensors`` takes and returns tensors; ``step`` takes and returns NumPy arrays, like a worker. Returned rows
+    are clones, and the newest two stay referenced.
     """
 
     def __init__(self, env: Any, task: str = "", **options: Any) -> None:
-        """See `envs.bridge.worker.simulators`; ``task`` is the simulator's own name for it."""
+        """``task`` is the simulator's name for the task; see `envs.bridge.worker.simulators`."""
         self.torch = errors.torch()
         from envs.bridge.worker import simulators
 
@@ -38,13 +38,13 @@ class InProcess:
         self._kept: deque[Any] = deque(maxlen=2)
 
     def drift(self, values: Mapping[str, float]) -> None:
-        """Put factors in force before the next step, and read them back; does nothing where they are already."""
+        """Set factors before the next step and read them back; no-op if they are already in force."""
         if values != self._drift:
             self._calling(self.simulation.drift.apply, values, self.simulation.ending())
             self._drift = dict(values)
 
     def restart_tensors(self, seed: int, sequence: int = 0) -> tuple[Any, Any]:
-        """Observation (N, O) of fresh episodes and live (N,)."""
+        """Observations (N, O) of new episodes, and live (N,)."""
         out = self._calling(self.simulation.restart, seed)
         check_tensor(out[0], "observation", (self.about["num"], self.about["obs_size"]))
         self.sequence = sequence
@@ -55,7 +55,7 @@ class InProcess:
         """One step under ``actions`` (N, A) float32 on the simulator's device.
 
         Raises:
-          SimBridgeError: whatever is wrong.
+          SimBridgeError: invalid actions or a failure of the simulator.
         """
         n, s, a = self.about["num"], self.about["obs_size"], self.about["action_size"]
         check_tensor(actions, "actions", (n, a))
@@ -72,16 +72,16 @@ class InProcess:
         return rows
 
     def restart(self, seed: int, sequence: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """`restart_tensors` in NumPy."""
+        """`restart_tensors`, in NumPy."""
         obs, live = self.restart_tensors(seed, sequence)
         return obs.cpu().numpy(), live.cpu().numpy()
 
     def step(self, actions: np.ndarray) -> Rows:
-        """`step_tensors` in NumPy."""
+        """`step_tensors`, in NumPy."""
         return self._numpy(self.step_tensors(self.torch.from_numpy(actions.copy()).to(self.about["device"])))
 
     def close(self) -> None:
-        """Nothing: the environment is its owner's."""
+        """No-op, because the caller owns the environment."""
 
     @staticmethod
     def _numpy(rows: Rows) -> Rows:
@@ -97,21 +97,21 @@ class InProcess:
 class SimStep(NamedTuple):
     """Results of one step of N environments; JAX arrays."""
 
-    obs: jax.Array  # (N, O) float32, to act on next
-    next_obs: jax.Array  # (N, O) the successor, before any reset; where it is lost, where the step began
-    reward: jax.Array  # (N,) float32, 0 where the step does not count
+    obs: jax.Array  # (N, O) float32, observations for the next action
+    next_obs: jax.Array  # (N, O) successor before any reset; if it is lost, the observation before the step
+    reward: jax.Array  # (N,) float32, 0 where the step is invalid
     terminated: jax.Array  # (N,) bool
     truncated: jax.Array  # (N,) bool
     valid: jax.Array  # (N,) bool, the step took place
-    stored: jax.Array  # (N,) bool, and `next_obs` is the true successor
-    live: jax.Array  # (N,) bool, the next step will take place
+    stored: jax.Array  # (N,) bool, the step is valid and `next_obs` is the true successor
+    live: jax.Array  # (N,) bool, the next step will be valid
 
 
 class SimEnv:
-    """A host loop's view of a simulator in this process, with tensors shared through DLPack.
+    """A simulator in this process for host loops, with tensors shared through DLPack.
 
     Args:
-      mode: ``zero_copy``, ``staging`` (through the host), or ``auto``, which shares where that is possible.
+      mode: ``zero_copy``, ``staging`` (through the host), or ``auto``, which shares if possible.
     """
 
     def __init__(self, simulation: InProcess, mode: Mode = "auto") -> None:
@@ -121,11 +121,11 @@ class SimEnv:
         self._exported: deque[Any] = deque(maxlen=2)  # actions that torch may still be reading
 
     def drift(self, gravity: float = 1.0, joint_damping: float = 1.0, **own: float) -> None:
-        """Factors in force from the next step on, or the values of all channels of an environment of one's own."""
+        """Set factors for the following steps, or the values of all channels of a custom environment."""
         self.simulation.drift(own or {"gravity": gravity, "joint_damping": joint_damping})
 
     def reset(self, seed: int = 0) -> jax.Array:
-        """Observations (N, O) of fresh episodes in all copies."""
+        """Observations (N, O) of new episodes in all copies."""
         obs, _ = self.simulation.restart_tensors(seed)
         self._obs = to_jax(obs, "observation", self.mode)
         return self._obs
@@ -134,7 +134,7 @@ class SimEnv:
         """One step under ``action`` (N, A) float32 in [-1, 1].
 
         Raises:
-          SimBridgeError: whatever is wrong.
+          SimBridgeError: invalid actions or a failure of the simulator.
         """
         if self._obs is None:
             raise errors.SimBridgeError("step was called before the first reset")

@@ -2,7 +2,7 @@
 
 PYTHON = "AESJAX_ISAAC_PYTHON"  # environment variable: the simulator's interpreter
 
-#: Isaac Gym's name -> our own task of the same definitions.
+#: Name in Isaac Gym -> our task with the same definition.
 GYM_TASKS = {
     "Ant": "isaac_ant",
     "Humanoid": "isaac_humanoid",
@@ -11,7 +11,7 @@ GYM_TASKS = {
     "AllegroHand": "isaac_allegro_hand",
     "FrankaCabinet": "isaac_franka_cabinet",
 }
-#: The nearest tasks of Isaac Lab; any other of its ids works as well. None equals the one of Isaac Gym.
+#: Similar tasks of Isaac Lab; any other id works as well. None is identical to Isaac Gym's task.
 LAB_TASKS = (
     "Isaac-Ant-Direct-v0",
     "Isaac-Humanoid-Direct-v0",
@@ -20,11 +20,11 @@ LAB_TASKS = (
     "Isaac-Repose-Cube-Allegro-Direct-v0",
     "Isaac-Franka-Cabinet-Direct-v0",
 )
-NATIVE = "native:"  # one of our own tasks in the worker, on the surface of Isaac Gym: to try a bridge out
+NATIVE = "native:"  # one of our tasks in the worker, with Isaac Gym's interface, to test the bridge
 PREFIX = "bridge:"
 
 
 def native_of(name: str) -> str | None:
-    """Our own task that a bridged one corresponds to, by whose sizes a study of it is set up; None if there is none."""
+    """Our task that corresponds to a bridged task and gives the sizes of its study; None if there is none."""
     inner = name.removeprefix(PREFIX)
     return inner.removeprefix(NATIVE) if inner.startswith(NATIVE) else GYM_TASKS.get(inner)

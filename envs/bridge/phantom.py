@@ -1,4 +1,4 @@
-"""Our own tasks with the auto-reset of Isaac Gym: the step after an episode's last does not count."""
+"""Our tasks with the auto-reset of Isaac Gym, in which the step after the end of an episode is invalid."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -11,7 +11,7 @@ _Array = jax.Array
 
 
 class PhantomState(NamedTuple):
-    """One copy; stack along a leading axis."""
+    """One copy; batched along a leading axis."""
 
     inner: Any  # the task's own state
     pending: _Array  # () bool, the next step is a phantom
@@ -19,9 +19,9 @@ class PhantomState(NamedTuple):
 
 
 class Phantom:
-    """ONE environment that resets in the step after the one that ended its episode.
+    """One environment that resets in the step after the end of its episode.
 
-    ``reset="after"``: that step moves the dead state, then resets, and observes the start (Ant, Humanoid, Anymal,
+    ``reset="after"``: that step moves the terminal state, then resets, and observes the start (Ant, Humanoid, Anymal,
     FrankaCabinet). ``"before"``: it resets, then makes a first step without action (Ingenuity, AllegroHand).
     """
 
@@ -30,12 +30,11 @@ class Phantom:
         self.spec = env.spec
 
     def reset(self, key: _Array, params: Any) -> tuple[_Array, PhantomState]:
-        """A new episode."""
         obs, inner = self.env.reset(key, params)
         return obs, PhantomState(inner, jnp.bool_(False), jnp.bool_(True))
 
     def autoreset(self, key_step: _Array, key_reset: _Array, state: PhantomState, action: _Array, params: Any) -> Step:
-        """One step; where it is a phantom, ``action`` is ignored and the two flags say nothing."""
+        """One step; in a phantom step ``action`` is ignored and both flags are False."""
         ended = state.pending
 
         def chosen(fresh: Any, old: Any) -> Any:
@@ -53,15 +52,15 @@ class Phantom:
         after = PhantomState(inner, (terminated | truncated) & ~ended, ~ended)
         return obs, after, reward, terminated, truncated, info | {"final_observation": obs}
 
-    step = None  # it resets by itself
+    step = None  # it resets internally
 
     def mask(self, state: PhantomState) -> Mask:
-        """Which copies count; see `envs.core.Mask`."""
+        """Valid copies, see `envs.core.Mask`."""
         return Mask(state.valid, state.valid, ~state.pending)
 
 
 def seeded_step(env: Phantom, seed: _Array, clock: _Array, state: PhantomState, action: _Array, params: Any) -> Step:
-    """Step ``clock`` of N copies whose random numbers come from ``seed`` alone."""
+    """Step ``clock`` of N copies, with random numbers from ``seed`` alone."""
     words = jax.random.bits(jax.random.fold_in(jax.random.key(seed), clock), (action.shape[0], 2, 2), jnp.uint32)
 
     def one(words: _Array, state: PhantomState, action: _Array) -> Step:

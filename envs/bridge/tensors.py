@@ -1,8 +1,8 @@
-"""Tensors to JAX and back without a copy (DLPack), and everything that must hold for that to be safe.
+"""Zero-copy exchange of tensors with JAX (DLPack), and the checks that make it safe.
 
-What the consumer reads is ordered after what the producer wrote; what the producer writes next is not ordered after
-the consumer's reading. So torch exports clones of its own and the newest two stay referenced, and JAX exports arrays
-that nobody writes to. See `docs/elsewhere.md`.
+Reads by the consumer are ordered after earlier writes by the producer, but later writes are not ordered after those
+reads. Therefore torch exports clones, of which the newest two stay referenced, and JAX exports immutable arrays. See
+`docs/bridge.md`.
 """
 
 from typing import Any, Literal
@@ -18,7 +18,7 @@ MODES: tuple[Mode, ...] = ("zero_copy", "staging", "auto")
 
 
 def share_device(tensor: Any) -> bool:
-    """Whether JAX can read the memory of ``tensor`` where it is."""
+    """Whether JAX can read the memory of ``tensor`` in place."""
     kind, index = tensor.device.type, tensor.device.index or 0
     if kind == "cpu":
         return not tensor.is_pinned()  # pinned memory looks like a GPU's to DLPack
@@ -29,10 +29,10 @@ def share_device(tensor: Any) -> bool:
 
 
 def check_tensor(tensor: Any, field: str, shape: tuple[int, ...], dtype: str = "float32") -> None:
-    """Refuse what would be copied, cast or read wrongly without anybody noticing.
+    """Raise for a tensor that would be copied, cast or misread silently.
 
     Raises:
-      SimBridgeError: naming the field, what it is and what it must be.
+      SimBridgeError: names the field, its value and the allowed values.
     """
     if tuple(tensor.shape) != shape:
         raise errors.SimBridgeError(f"{field} must have shape {shape}; got {tuple(tensor.shape)}")
@@ -50,12 +50,12 @@ def check_tensor(tensor: Any, field: str, shape: tuple[int, ...], dtype: str = "
 
 
 def to_jax(tensor: Any, field: str, mode: Mode = "auto") -> jax.Array:
-    """``tensor`` of float32 or bool as a JAX array; shared memory, or a copy through the host.
+    """Convert ``tensor`` of float32 or bool to a JAX array, in shared memory or by a copy through the host.
 
-    The caller keeps ``tensor`` alive and unwritten for as long as the array is read.
+    The caller must keep ``tensor`` alive and unchanged while the array is in use.
 
     Raises:
-      SimBridgeError: as `check_tensor`, or nothing can be shared.
+      SimBridgeError: as in `check_tensor`, or memory cannot be shared.
     """
     if mode not in MODES:
         raise errors.SimBridgeError(f"mode must be one of {', '.join(MODES)}; got '{mode}'")
@@ -69,13 +69,13 @@ def to_jax(tensor: Any, field: str, mode: Mode = "auto") -> jax.Array:
 
 
 def to_torch(array: Any, field: str, mode: Mode = "auto", device: Any = None) -> Any:
-    """A tensor with the values of a JAX array, which its owner may write to.
+    """Convert a JAX array to a writable tensor.
 
     Args:
-      device: torch's, where it must end up; by default where the array is.
+      device: torch device of the tensor; by default the device of the array.
 
     Raises:
-      SimBridgeError: mode ``zero_copy`` and another device.
+      SimBridgeError: mode ``zero_copy`` with different devices.
     """
     torch = errors.torch()
     if mode == "staging":

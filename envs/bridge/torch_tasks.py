@@ -1,4 +1,4 @@
-"""Our own tasks as torch environments with the interface of Isaac Gym; tensors are on the CPU."""
+"""Our tasks as torch environments with the interface of Isaac Gym; tensors are on the CPU."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -17,17 +17,19 @@ from envs.bridge.tensors import check_tensor
 from envs.core import Task, check_unmasked
 from envs.isaac import CHANNELS
 
-BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before it moves
+BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before the physics step
 
 
 class TorchVecTask:
-    """N copies of a task as `VecTask` of Isaac Gym shows them, defects included but one: a failure in the step of the
-    time limit is not among ``extras["time_outs"]``. Its drift is that of an environment of one's own.
+    """N copies of a task with the interface and the defects of Isaac Gym's `VecTask`.
+
+    One defect is corrected: a failure in the step of the time limit is not among ``extras["time_outs"]``. It drifts
+    like a custom environment.
 
     ``step(actions)`` returns ``(obs_dict, rew, reset, extras)``: observations (N, O) float32, rewards (N,) float32,
     resets (N,) int64. An episode's last observation is returned with ``reset = 1``, and the next step is a phantom:
-    its action is ignored and its reward means nothing. ``reset()`` resets nothing and returns zeros; the first step is
-    a phantom. Rewards and resets are buffers that the next step writes into.
+    its action is ignored and its reward is meaningless. ``reset()`` resets nothing and returns zeros; the first step is
+    a phantom. Rewards and resets are buffers that the next step overwrites.
 
     Args:
       task: a name of `envs.TASKS`, or a Task.
@@ -61,11 +63,11 @@ class TorchVecTask:
         self._state = jit(jax.vmap(self.core.reset, (0, None)))(keys, self._params)[1]
 
     def seed(self, seed: int) -> None:
-        """Begin the random numbers again; the state stays."""
+        """Restart the random numbers; the state is unchanged."""
         self._seed, self._clock = jnp.uint32(seed), 0
 
     def reset(self) -> dict[str, Any]:
-        """The observation buffer as it is: zeros, before the first step. Nothing is reset."""
+        """Return the observation buffer without a reset: zeros before the first step."""
         self.obs_dict["obs"] = self.obs_buf
         return self.obs_dict
 
@@ -76,7 +78,7 @@ class TorchVecTask:
         actions = actions.detach().contiguous()
         check_tensor(actions, "actions", (self.num_envs, self.num_acts))
         actions = jnp.asarray(actions.clamp(-1.0, 1.0).numpy())
-        # A caller requests a reset by setting `reset_buf`.
+        # Callers request a reset through `reset_buf`.
         requested = self._state.pending | jnp.asarray(pending.numpy())
         state = self._state._replace(pending=requested)
         obs, self._state, reward, _, truncated, _ = self._step(
@@ -92,18 +94,17 @@ class TorchVecTask:
         return self.obs_dict, self.rew_buf, self.reset_buf, self.extras
 
     def zero_actions(self) -> Any:
-        """(N, A) of zeros."""
         return self.torch.zeros((self.num_envs, self.num_acts))
 
     def set_train_info(self, env_frames: int, *args: Any, **kwargs: Any) -> None:
-        """Ignored, as most tasks do."""
+        """No-op, as in most tasks."""
 
     def get_env_state(self) -> None:
-        """Nothing, as most tasks do."""
+        """None, as in most tasks."""
 
     def set_env_state(self, env_state: Any) -> None:
-        """Ignored, as most tasks do."""
+        """No-op, as in most tasks."""
 
     def _drift(self, values: Mapping[str, float]) -> None:
-        """Put factors in force from the next step on."""
+        """Set factors for the following steps."""
         self._params = self._params._replace(**{name: np.float32(value) for name, value in values.items()})

@@ -1,4 +1,4 @@
-"""The client of a worker: starts the simulator's interpreter, sends commands, reads arrays from shared memory."""
+"""Client of a worker: starts the simulator's interpreter, sends commands, reads arrays from shared memory."""
 
 import contextlib
 import json
@@ -21,46 +21,46 @@ from envs.bridge import errors
 from envs.bridge.names import PYTHON
 
 SCRIPT = Path(__file__).parent / "worker" / "worker.py"
-_COMPILING = 900.0  # seconds for what simulators may compile
-_TAIL = 40  # lines of what a worker printed
-# Output of the simulators that needs no action.
+_COMPILING = 900.0  # seconds for the start, in which simulators may compile
+_TAIL = 40  # last lines of a worker's output
+# Harmless output of the simulators.
 _NOISE = re.compile(r"FBX|Not connected to PVD|GPU Pipeline|Physics Device|Physics Engine|\+\+\+ Using GPU PhysX")
 
 
 class Rows(NamedTuple):
     """Results of one step of N environments."""
 
-    #: (N, O) float32; of the terminal state where an episode ended, unless the simulator resets within the step
+    #: (N, O) float32; of the terminal state at the end of an episode, unless the simulator resets within the step
     obs: Any
     reward: Any  # (N,) float32
     terminated: Any  # (N,) bool
     truncated: Any  # (N,) bool, never with terminated
     valid: Any  # (N,) bool, the step took place
-    live: Any  # (N,) bool, the next one will
-    final: Any = None  # (N, O) float32, as it was before a reset within the step; None where that is not read
+    live: Any  # (N,) bool, the next step will take place
+    final: Any = None  # (N, O) float32, before a reset within the step; None if it is not read
 
 
 def learned(xp: ModuleType, rows: Rows, before: Any, lost: bool) -> tuple[Any, Any, Any]:
-    """Successors (N, O), rewards (N,), 0 where a step does not count, and (N,) whether it may be learned from later.
+    """Successors (N, O), rewards (N,), 0 at invalid steps, and a mask (N,) of the steps to store in a replay.
 
     Args:
       xp: ``numpy`` or ``jax.numpy``.
       before: (N, O) the observations acted on.
-      lost: whether the last observation of an episode is.
+      lost: whether the last observation of an episode is lost.
     """
     successor, stored = rows.obs if rows.final is None else rows.final, rows.valid
     if lost:
-        # Bootstrapping from where the step began is what there is; nothing is learned from such a row later.
+        # The bootstrap uses the observation before the step; such a row is not stored in a replay.
         done = rows.terminated | rows.truncated
         successor, stored = xp.where(done[:, None], before, rows.obs), rows.valid & ~rows.truncated
     return successor, xp.where(rows.valid, rows.reward, 0.0), stored
 
 
 def check_finite(rows: Rows, step: int) -> None:
-    """Refuse NaN and infinity in what counts (NumPy arrays).
+    """Raise for NaN and infinity in valid rows (NumPy arrays).
 
     Raises:
-      SimBridgeError: with field, first copy, count and step.
+      SimBridgeError: names the field, the first copy, the count and the step.
     """
     raise_non_finite("observation", ~np.isfinite(rows.obs).all(axis=1), step)
     raise_non_finite("reward", ~np.isfinite(rows.reward) & rows.valid, step)
@@ -69,7 +69,7 @@ def check_finite(rows: Rows, step: int) -> None:
 
 
 def raise_non_finite(field: str, bad: Any, step: int) -> None:
-    """SimBridgeError if any of ``bad`` (N,) is set."""
+    """Raise SimBridgeError if any of ``bad`` (N,) is set."""
     if bad.any():
         first, count = int(np.argmax(bad)), int(bad.sum())
         raise errors.SimBridgeError(
@@ -79,9 +79,9 @@ def raise_non_finite(field: str, bad: Any, step: int) -> None:
 
 
 class Worker:
-    """One simulation in a process of its own; calls wait for its answer.
+    """One simulation in a separate process; calls are synchronous.
 
-    Arrays of `Rows` are views that the step after the next one overwrites.
+    Arrays of `Rows` are views, which are overwritten two steps later.
     """
 
     def __init__(
@@ -95,24 +95,24 @@ class Worker:
         label: str = "",
         timeout: float = 120.0,
     ) -> None:
-        """Start it, and wait until the simulation stands.
+        """Start the process and wait for the simulation.
 
         Args:
           task: as `envs.bridge.build` passes it to the worker.
           python: the simulator's interpreter; by default that of ``AESJAX_ISAAC_PYTHON``, or this one.
           options: for the function that builds the environment.
-          simulation: of the surface, such as ``mode`` and ``quantum``.
-          label: the name that the simulator gives the task.
-          timeout: seconds for an answer.
+          simulation: options of the interface, such as ``mode`` and ``quantum``.
+          label: name of the task in the simulator.
+          timeout: seconds allowed for a response.
 
         Raises:
-          SimBridgeError: whatever is wrong.
+          SimBridgeError: the simulator cannot be started.
         """
         self.python = python or os.environ.get(PYTHON) or sys.executable
         self.timeout, self.sequence = timeout, 0
         self._drift: dict[str, float] = {}
         self._end: weakref.finalize | None = None
-        # Files without a name: nothing is left when this process is killed.
+        # Unnamed files, so that nothing is left if this process is killed.
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115
         self._shared = tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: SIM115
         self._connection, theirs = multiprocessing.Pipe()
@@ -135,7 +135,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=self._printed,
                 stderr=self._printed,
-                start_new_session=True,  # Ctrl-C is for the parent, which then closes this
+                start_new_session=True,  # Ctrl-C goes to the parent, which closes this process
                 pass_fds=numbers,
             )
         except OSError as error:
@@ -146,13 +146,13 @@ class Worker:
         self._end = weakref.finalize(self, _end, self._process)
 
     def drift(self, values: Mapping[str, float]) -> None:
-        """Put factors in force before the next step; asks the simulator only when they differ."""
+        """Set factors before the next step; calls the simulator only if they differ."""
         if values != self._drift:
             self._ask("drift", values=dict(values))
             self._drift = dict(values)
 
     def restart(self, seed: int, sequence: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Observations (N, O) of fresh episodes, and live (N,); steps count on from ``sequence``."""
+        """Observations (N, O) of new episodes, and live (N,); the step count continues from ``sequence``."""
         slot = sequence % 2
         self._ask("restart", max(self.timeout, _COMPILING), slot=slot, seed=seed)
         self.sequence = sequence
@@ -175,7 +175,7 @@ class Worker:
         return rows
 
     def close(self) -> None:
-        """End the process: politely, then after 10 s by force."""
+        """End the process, after 10 s by force."""
         if self._end and self._end.alive:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 self._connection.send_bytes(json.dumps({"command": "close"}).encode())
@@ -185,7 +185,7 @@ class Worker:
             each.close()
 
     def _share(self) -> None:
-        """Two slots of all arrays of a step, which take turns."""
+        """Two slots of all arrays of a step, used alternately."""
         n, s, a = self.about["num"], self.about["obs_size"], self.about["action_size"]
         fields = [("actions", "f4", (n, a)), ("obs", "f4", (n, s)), ("reward", "f4", (n,))]
         fields += [("final", "f4", (n, s))] if self.about["final"] else []
@@ -199,12 +199,12 @@ class Worker:
         deadline = time.monotonic() + patience
         try:
             self._connection.send_bytes(json.dumps({"command": command, **arguments}).encode())
-            # A process that the simulator forked may hold the other end open, so the worker is watched, too.
+            # A process forked by the simulator may keep the other end open, so the worker is polled too.
             while not self._connection.poll(max(0.0, min(0.5, deadline - time.monotonic()))):
                 if self._process.poll() is not None:
                     raise EOFError
                 if time.monotonic() >= deadline:
-                    text = f"did not answer within {patience:g} s and was ended; allow more with timeout, or see what"
+                    text = f"did not answer within {patience:g} s and was ended; increase timeout, or see what"
                     self._failed(text)
             answer = json.loads(self._connection.recv_bytes())
         except (EOFError, OSError):
@@ -219,13 +219,13 @@ class Worker:
         self._printed.seek(0)
         lines = self._printed.read().decode(errors="replace").splitlines()
         tail = "\n".join([line for line in lines if not _NOISE.search(line)][-_TAIL:])
-        assert self._end is not None  # it has been started
+        assert self._end is not None  # the process has been started
         self._end()
         raise errors.SimBridgeError(f"the simulator's process {self.python} {text} it printed last:\n{tail}")
 
 
 def _end(process: subprocess.Popen) -> None:
-    """This child and no other."""
+    """End this child process only."""
     if process.poll() is None:
         process.kill()
         process.wait()

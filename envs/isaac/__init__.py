@@ -1,4 +1,4 @@
-"""The Isaac family: six massively parallel tasks by the definitions of Isaac Gym, on our own MuJoCo models.
+"""The Isaac family: six massively parallel tasks as defined in Isaac Gym, on our own MuJoCo models.
 
 >>> import envs
 >>> envs.make("isaac_ingenuity").env.spec.action_size
@@ -16,7 +16,7 @@ from envs.physics.channels import Range, channels_of, chosen, set_by_name
 
 __all__ = ["CHANNELS", "TASKS", "build"]
 
-#: Of factors; the ranges of the paper.
+#: Factors with the ranges of the paper.
 CHANNELS = {"gravity": Range(0.8, 1.2), "joint_damping": Range(0.7, 1.3, least=0.0)}
 #: Registered name -> module and class, imported on first use.
 TASKS: dict[str, str] = {
@@ -37,19 +37,19 @@ def build(
     time_limit: int | None = None,
     **own: Any,
 ) -> Task:
-    """One of the six tasks.
+    """Build one of the six tasks.
 
     Args:
       engine: ``mujoco`` (C), ``mjx``, ``warp``, or ``auto`` (`envs.physics.engine_name`).
       variant: ``gym`` or ``omni``, the constants of Isaac Gym or of its successor; the hand has ``gym_faithful``, too.
-      channels: what drifts, of `CHANNELS`, each perhaps with a range of its own, ``gravity=0.5:1.5``.
+      channels: drifting parameters, of `CHANNELS`, each optionally with a range, ``gravity=0.5:1.5``.
       time_limit: steps of an episode; by default the reference's.
-      own: options of this task alone, by default as the variant has them. ``isaac_ingenuity``: ``rotational_drag``,
+      own: options specific to the task, by default those of the variant. ``isaac_ingenuity``: ``rotational_drag``,
         N m s/rad, makes `joint_damping` live. ``isaac_allegro_hand``: ``observation``, ``full_state``, ``full`` or
         ``full_no_vel``. ``isaac_franka_cabinet``: ``arm_gravity`` makes `gravity` live.
 
     Raises:
-      ValueError, KeyError: an option that does not exist.
+      ValueError, KeyError: an unknown option.
       ModuleNotFoundError: MuJoCo is not installed.
     """
     channels = chosen(channels, CHANNELS)
@@ -75,7 +75,6 @@ def _build(name: str, engine: str, variant: str, channels: tuple[str, ...], time
         params=physical.params,
         channels=drifting,
         apply_drift=set_by_name(drifting),
-        negative_returns=physical.negative_returns,
         description=kind.description,
         options={"engine": engine, "variant": variant, "channels": channels, "time_limit": physical.time_limit} | own,
         inert=tuple(channel.name for channel in drifting if channel.name in physical.inert),

@@ -1,8 +1,8 @@
-"""An Allegro hand turns a cube to one orientation after another: Isaac Gym's ``AllegroHand``.
+"""An Allegro hand turns a cube to a sequence of orientations: Isaac Gym's ``AllegroHand``.
 
 The reference starts an episode with the cube up to 2 cm inside the fingers and relies on PhysX to push them apart;
-MuJoCo throws it off the hand. Episodes here start from poses in which the cube lies still (`envs.isaac.settle`); the
-variant ``gym_faithful`` has the reference's law.
+MuJoCo throws the cube off the hand. Episodes here start from poses at rest (`envs.isaac.settle`); the variant
+``gym_faithful`` has the reference's start distribution.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ from envs.isaac import frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Marker, Outcome, Physics, Start
 
-CUBE, GOAL = np.array([0.0, -0.2, 0.56]), np.array([0.0, -0.2, 0.52])  # the cube at reset, and where it should be
+CUBE, GOAL = np.array([0.0, -0.2, 0.56]), np.array([0.0, -0.2, 0.52])  # position of the cube at reset, and its target
 LIBRARY = Path(__file__).parent / "assets" / "allegro_hand_settled.npy"
-#: Goals drawn for an episode. A new one is due at a success, and good agents of the reference have some forty in an
-#: episode; after the last the first comes again, which is as good a draw as any other.
+#: Goals drawn for an episode. Each success advances to the next goal; good agents of the reference reach about forty.
+#: After the last goal the first is used again.
 GOALS = 64
-_SHOWN = CUBE + np.array([-0.11, 0.07, 0.14])  # where pictures show the goal
+_SHOWN = CUBE + np.array([-0.11, 0.07, 0.14])  # position of the goal in pictures
 _SPEED = 6.283  # largest of the joints, rad/s
 _TOLERANCE = 0.1  # angle to the goal that counts as success, rad
 _FALL = 0.24  # distance from the goal's place at which the cube counts as dropped, metres
@@ -35,7 +35,7 @@ class AllegroTable(NamedTuple):
     timestep: float = 0.008335  # seconds of a sub-step
     observation: str = "full_state"  # one of `SIZES`
     scalar_last: bool = True  # order of the observed quaternions
-    settled: bool = True  # start from the library instead of the reference's law
+    settled: bool = True  # start from the library instead of the reference's distribution
 
 
 @cache
@@ -57,14 +57,13 @@ def orientation(xp: ModuleType, turns: Any) -> Any:
 class AllegroHand(IsaacTask):
     """Observation (88,) by default, clipped to +-5: joints, cube, goal, the rotation between them, and the action.
 
-    Its 32:48 are the reference's joint force sensors, which the reference reads without switching them on: zeros.
-    A success pays and brings a new goal, which the next observation is the first to show.
+    Entries 32:48 are the reference's joint force sensors, which the reference never enables: zeros. A success pays and
+    sets a new goal, first visible in the next observation.
     """
 
     name = "isaac_allegro_hand"
     xml = "allegro_hand.xml"
     description = "an Allegro hand turns a cube to given orientations"
-    negative_returns = True
     constants: Mapping[str, AllegroTable] = {
         "gym": AllegroTable(),
         "gym_faithful": AllegroTable(settled=False),
@@ -73,18 +72,17 @@ class AllegroHand(IsaacTask):
     own = MappingProxyType({"observation": tuple(SIZES)})
     table: AllegroTable
     action_size, substeps, length, resets_first = 16, 4, 600, True
-    memory_size = 2 * GOALS + 1  # the goals as pairs of turns, and how many have been reached
+    memory_size = 2 * GOALS + 1  # goals as pairs of turns, and the number of goals reached
 
-    draws = 21 + 2 * GOALS  # the cube's place and turns, joints, goals
+    draws = 21 + 2 * GOALS  # cube position and turns, joints, goals
 
     def prepare(self) -> None:
-        """Sizes, ranges and the servos' speed limit."""
         self.obs_size = SIZES[self.table.observation]
         self.low, self.high = self.model.jnt_range[:16].T
         self.limit_speeds(_SPEED)
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
-        """At rest: a pose of the library, or the reference's law."""
+        """At rest, from a pose of the library or the reference's distribution."""
         lead = noise.shape[:-1]
         if self.table.settled:
             library = xp.asarray(settled(), noise.dtype)
@@ -97,14 +95,14 @@ class AllegroHand(IsaacTask):
         return Start(qpos, xp.zeros((*lead, 22), noise.dtype), memory)
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
-        """Servos that pursue the joint angles the action names."""
+        """Targets of servos that follow the joint angles of the action."""
         target = frames.scale(xp.clip(action, -1.0, 1.0), self.low, self.high)
         return Drive(self.pursue(xp, physics.qpos[..., :16], target, params))
 
     def outcome(
         self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
     ) -> Outcome:
-        """Reward for nearness to the goal, more for reaching it; the cube's fall ends the episode."""
+        """Reward for nearness to the goal and for reaching it; the cube's fall ends the episode."""
         action, goal = xp.clip(action, -1.0, 1.0), self.goal(xp, memory)
         cube = physics.qpos[..., 16:19]
         distance = xp.sqrt(xp.sum((cube - GOAL) ** 2, axis=-1))
@@ -117,7 +115,7 @@ class AllegroHand(IsaacTask):
         return Outcome(self.observe(xp, physics, memory, action, goal), reward, distance >= _FALL, after)
 
     def goal(self, xp: ModuleType, memory: Any) -> Any:
-        """(..., 4) the orientation to reach now."""
+        """(..., 4) current goal orientation."""
         turns = xp.reshape(memory[..., :-1], (*memory.shape[:-1], GOALS, 2))
         at = (memory[..., -1] % GOALS).astype(np.int32)
         return orientation(xp, xp.take_along_axis(turns, at[..., None, None], axis=-2)[..., 0, :])
@@ -128,7 +126,7 @@ class AllegroHand(IsaacTask):
         return 2.0 * xp.arcsin(xp.minimum(xp.sqrt(xp.sum(vector**2, axis=-1)), 1.0))
 
     def markers(self, memory: Any) -> Sequence[Marker]:
-        """The goal: the cube as it should be, beside the hand."""
+        """The goal, drawn as a second cube at the side of the hand."""
         model, goal = self.model, self.goal(np, memory)
         rotation = np.stack([frames.rotate(np, goal, axis) for axis in np.eye(3)], axis=-1)
         cubes = np.flatnonzero(model.geom_bodyid == model.body("cube").id)
@@ -138,7 +136,6 @@ class AllegroHand(IsaacTask):
         ]
 
     def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, goal: Any = None) -> Any:
-        """The parts of the layout."""
         goal = self.goal(xp, memory) if goal is None else goal
         layout, qpos, qvel = self.table.observation, physics.qpos, physics.qvel
         q, moves = qpos[..., 19:], layout != "full_no_vel"

@@ -1,7 +1,7 @@
 """ANYmal follows a commanded velocity: Isaac Gym's ``Anymal`` on flat ground.
 
-Only the feet collide. Where the base, its lidar or a thigh would touch the ground, which ends an episode, follows from
-their shapes; the reference asks its contact forces for the same.
+Only the feet collide. A touch of the ground by the base, its lidar or a thigh ends the episode; the touch is computed
+from their shapes, in the reference from contact forces.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class AnymalTable(NamedTuple):
     kp: float  # N m / rad
     kd: float  # N m s / rad
     effort: float  # N m
-    action_scale: float  # rad, or rad/s where targets are incremental
+    action_scale: float  # rad, or rad/s for incremental targets
     incremental: bool  # an action moves the target instead of setting it
     spread: tuple[float, float]  # factors on the stance at reset
     torque: float  # reward of the sum of squared joint torques
@@ -40,16 +40,16 @@ class AnymalTable(NamedTuple):
     acceleration: float = 0.0  # of the squared change of joint velocities in a step
     rate: float = 0.0  # of the squared change of actions in a step
     hips: float = 0.0  # of the hips' distance from the stance
-    fall: float | None = None  # height of the base below which it has fallen, metres; None: a touch of the ground
-    fall_reward: float | None = None  # instead of all others on a fall
-    by_level: bool = False  # observed and acted on: all HAA, then all HFE, then all KFE, not leg by leg
+    fall: float | None = None  # height of the base below which it has fallen, metres; None: by a touch of the ground
+    fall_reward: float | None = None  # replaces all other rewards on a fall
+    by_level: bool = False  # joint order: all HAA, then all HFE, then all KFE, instead of leg by leg
 
 
 class Anymal(IsaacTask):
     """Observation (48,), clipped to +-5: velocities and the command in the base's frame, joints, and the action.
 
-    Its 6:9 is the downward direction turned *forward* by the base's orientation, as the reference has it; the gravity
-    that a sensor would see is turned backward.
+    Entries 6:9 are the downward direction rotated *forward* by the base's orientation, as in the reference; a sensor
+    would measure it rotated backward.
     """
 
     name = "isaac_anymal"
@@ -68,15 +68,13 @@ class Anymal(IsaacTask):
     draws = 27  # command, joint angles, joint velocities
 
     def prepare(self) -> None:
-        """Servos, sizes and orders of the variant."""
         table, model = self.table, self.model
         model.actuator_gainprm[:, 0] = table.kp
         model.actuator_biasprm[:, 1], model.actuator_biasprm[:, 2] = -table.kp, -table.kd
         model.actuator_forcerange[:] = -table.effort, table.effort
         self.substeps, self.dt = table.substeps, table.timestep * table.substeps
-        # The command (3); where an action is judged by what was before: target, action and joint velocity (12 each).
+        # The command (3); for rewards of changes also the last target, action and joint velocity (12 each).
         self.memory_size = 39 if table.incremental else 3
-        self.negative_returns = table.fall_reward is not None
         self.com = model.body_ipos[1]
         self.low, self.high = model.jnt_range[1:].T
         self.order = np.arange(12).reshape(4, 3).ravel("F" if table.by_level else "C")  # of the model's joints
@@ -95,7 +93,7 @@ class Anymal(IsaacTask):
         return Start(qpos, qvel, xp.concatenate(memory, axis=-1))
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
-        """Targets of the servos, rad."""
+        """Servo targets, rad."""
         return Drive(self._target(xp, memory, xp.clip(action, -1.0, 1.0)[..., np.argsort(self.order)]))
 
     def outcome(
@@ -113,7 +111,7 @@ class Anymal(IsaacTask):
         return Outcome(obs, reward, fallen, memory)
 
     def recentred(self, xp: ModuleType, qpos: Any, memory: Any) -> tuple[Any, Any]:
-        """The base above the origin: where it is, nobody sees."""
+        """The base above the origin; its horizontal position is not observed."""
         return xp.where(xp.arange(qpos.shape[-1]) < 2, 0.0, qpos), memory
 
     def lowest(self, xp: ModuleType, physics: Physics) -> Any:
@@ -131,12 +129,11 @@ class Anymal(IsaacTask):
         return xp.clip(memory[..., 3:15] + table.action_scale * self.dt * action, self.low, self.high)
 
     def _velocities(self, xp: ModuleType, physics: Physics) -> tuple[Any, Any]:
-        """Of the base (..., 3), linear and angular, in its own frame."""
+        """Linear and angular velocity (..., 3) of the base in its frame."""
         q = physics.qpos[..., 3:7]
         return tuple(frames.rotate_back(xp, q, v) for v in frames.velocities(xp, q, physics.qvel, self.com))
 
     def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
-        """In the variant's order of joints."""
         linear, angular = self._velocities(xp, physics)
         down = xp.broadcast_to(np.array([0.0, 0.0, -1.0], linear.dtype), linear.shape)
         parts = [
@@ -167,7 +164,7 @@ class Anymal(IsaacTask):
 
 
 def _shapes(model: Any) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The shapes of group 1, and what they reach down by: half sizes (n, 3), radii (n,), whether they end flat (n,)."""
+    """Shapes of group 1 and their extents: half sizes (n, 3), radii (n,), and whether their ends are flat (n,)."""
     kinds = physics_library().mjtGeom
     chosen = np.flatnonzero(model.geom_group == 1)
     size, kind = model.geom_size[chosen], model.geom_type[chosen]

@@ -1,4 +1,4 @@
-"""Parts shared by the six tasks: model files, two drifting parameters, tables of a variant and options, servos."""
+"""Parts shared by the six tasks: model files, two drifting parameters, variant tables, options and servos."""
 
 import copy
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def load(xml: str) -> Any:
 
 
 class IsaacTask(PhysicsTask):
-    """A task of the Isaac family by the definitions of Isaac Gym; subclasses set the rest of `PhysicsTask`.
+    """A task of the Isaac family as defined in Isaac Gym; subclasses set the rest of `PhysicsTask`.
 
     An episode ends where the reference's counter reaches its length minus one. It is 0 at the first observation, or 1
     where the reference resets before the physics: `resets_first`, and always in ``omni``.
@@ -36,21 +36,20 @@ class IsaacTask(PhysicsTask):
     Args:
       variant: a key of ``constants``.
       time_limit: steps of an episode; by default the reference's.
-      own: fields of the variant's table that `own` allows to set.
+      own: values for fields of the variant's table, of those in the attribute `own`.
     """
 
     xml: str
     description: str
-    negative_returns: bool = False
-    length: int  # steps, the reference's maxEpisodeLength, where the table of the variant has none
-    resets_first: bool = False  # whether Isaac Gym resets the task before it moves
-    inert: tuple[str, ...] = ()  # channels of `IsaacParams` that change nothing in this task
+    length: int  # steps, the reference's maxEpisodeLength, if the variant's table has none
+    resets_first: bool = False  # whether Isaac Gym resets the task before the physics step
+    inert: tuple[str, ...] = ()  # channels of `IsaacParams` without effect in this task
     constants: Mapping[str, NamedTuple]  # variant -> its table; a ``timestep`` there replaces the model's
-    #: Fields of the table that an option of the same name may set -> its values; None: any number from 0 on.
+    #: Fields of the table that options may set -> allowed values; None: any number from 0 on.
     own: Mapping[str, tuple[Any, ...] | None] = MappingProxyType({})
     draws: int  # K, uniform random numbers of a start
     lowest_draw: float = -1.0  # they are below 1
-    reach: np.ndarray  # (nu,) how far servos with a speed limit let a target lead its joint, see `pursue`
+    reach: np.ndarray  # (nu,) largest lead of a servo's target over its joint, see `pursue`
 
     params = IsaacParams()
     scales: Mapping[str, Factor] = {name: FACTORS[name] for name in IsaacParams._fields}
@@ -76,26 +75,26 @@ class IsaacTask(PhysicsTask):
         return jax.random.uniform(key, (self.draws,), minval=self.lowest_draw)
 
     def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
-        """Observation (..., S), with the action (..., A) that led there and the memory from before it."""
+        """Observation (..., S), from the last action (..., A) and the memory before it."""
         raise NotImplementedError
 
     def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
-        """The first observation, with an action of zeros."""
+        """First observation, with an action of zeros."""
         still = xp.zeros((*physics.qpos.shape[:-1], self.action_size), physics.qpos.dtype)
         return self.observe(xp, physics, memory, still), memory
 
     def limit_speeds(self, speed: Any) -> None:
-        """Let targets lead their joints by what gives speeds (nu,) of at most ``speed``, under the model's own gains.
+        """Limit the lead of targets so that joint speeds (nu,) are at most ``speed`` under the model's gains.
 
-        A servo's force is ``kp (target - q) - kd qd``, as of PhysX's position drive, which also caps the speed of a
-        joint. A target that leads by ``speed kd / kp`` gives a free joint that speed.
+        A servo's force is ``kp (target - q) - kd qd``, as in PhysX's position drive, which also caps the speed of a
+        joint. A target that leads by ``speed kd / kp`` drives a free joint at that speed.
         """
         self.reach = -self.model.actuator_biasprm[:, 2] * speed / self.model.actuator_gainprm[:, 0]
 
     def pursue(self, xp: ModuleType, position: Any, target: Any, params: IsaacParams) -> Any:
-        """Controls (..., nu) of servos at ``position`` (..., nu) that pursue ``target`` at a limited speed.
+        """Controls (..., nu) of servos at ``position`` (..., nu) that follow ``target`` at a limited speed.
 
-        The damping in force is part of the lead, so that a drift of the damping does not drift the cap.
+        The lead uses the damping in force, so that a drift of the damping does not change the speed limit.
         """
         reach = xp.asarray(params.joint_damping)[..., None] * self.reach
         return position + xp.clip(target - position, -reach, reach)

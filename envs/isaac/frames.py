@@ -1,4 +1,4 @@
-"""Rotations, velocities and angles as the Isaac Gym tasks define them, on arrays of either library.
+"""Rotations, velocities and angles as defined by the Isaac Gym tasks, for NumPy and JAX arrays.
 
 Quaternions are MuJoCo's, (w, x, y, z), unless a name says xyzw. Leading axes are free; ``xp`` is ``numpy`` or
 ``jax.numpy``.
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def cross(xp: ModuleType, a: Any, b: Any) -> Any:
-    """Cross product of vectors (..., 3); NumPy's own takes 0.1 ms whatever the size, as long as a step of MuJoCo."""
+    """Cross product of vectors (..., 3); NumPy's own takes at least 0.1 ms, as long as a step of MuJoCo."""
     ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
     bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
     return xp.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx], axis=-1)
@@ -35,14 +35,14 @@ def conjugate(xp: ModuleType, q: Any) -> Any:
 
 
 def multiply(xp: ModuleType, a: Any, b: Any) -> Any:
-    """The rotation ``b`` followed by ``a``."""
+    """Rotation ``b`` followed by rotation ``a``."""
     aw, bw, au, bu = a[..., :1], b[..., :1], a[..., 1:], b[..., 1:]
     scalar = aw * bw - xp.sum(au * bu, axis=-1, keepdims=True)
     return xp.concatenate([scalar, aw * bu + bw * au + cross(xp, au, bu)], axis=-1)
 
 
 def to_xyzw(xp: ModuleType, q: Any) -> Any:
-    """The order that the reference observes; its sign is left as it is."""
+    """Convert to the order of the reference; the sign is unchanged."""
     return xp.concatenate([q[..., 1:], q[..., :1]], axis=-1)
 
 
@@ -63,7 +63,7 @@ def spin_limited(xp: ModuleType, qvel: Any, most: float) -> Any:
     """``qvel`` (..., 6 or more) of a free root body with its angular speed limited to ``most`` rad/s."""
     angular = qvel[..., 3:6]
     speed = xp.sqrt(xp.sum(angular**2, axis=-1, keepdims=True))
-    # Where nothing is too fast every bit stays as it is.
+    # Below the limit every bit is unchanged.
     limited = angular * (most / xp.maximum(speed, most))
     return xp.concatenate([qvel[..., :3], xp.where(speed > most, limited, angular), qvel[..., 6:]], axis=-1)
 
@@ -98,7 +98,7 @@ def heading(xp: ModuleType, q: Any, position: Any, target: Any) -> Any:
 def progress(xp: ModuleType, before: Any, now: Any, target: Any, dt: float) -> Any:
     """Speed towards ``target`` (2,), length per second, (...,), from ``before`` to ``now`` (..., 2).
 
-    ``|target - before| - |target - now|`` written so that float32 resolves it although the target is a kilometre off.
+    ``|target - before| - |target - now|`` written so that float32 resolves it for a target one kilometre away.
     """
     target = xp.broadcast_to(xp.asarray(target, now.dtype), now.shape)
     distances = xp.sqrt(xp.sum((target - before) ** 2, axis=-1)) + xp.sqrt(xp.sum((target - now) ** 2, axis=-1))

@@ -1,8 +1,9 @@
 """A Franka arm opens a drawer: Isaac Gym's ``FrankaCabinet``, without the loose props in the drawer.
 
-The arm feels no gravity and the drawer slides level, so a drift of gravity changes nothing without ``arm_gravity``.
-PhysX's contacts and drives have no exact counterpart. A pinch carries thanks to pads of 1 cm, an armature of 0.1 on the
-arm's joints, stiff contacts, and fingers that press with 40 N (the reference's 200 N would drive them into the handle).
+Gravity does not act on the arm and the drawer slides level, so a drift of gravity has no effect without
+``arm_gravity``. PhysX's contacts and drives have no exact counterpart. The grip holds because of pads of 1 cm, an
+armature of 0.1 on the arm's joints, stiff contacts, and a finger force of 40 N; the reference's 200 N would drive the
+fingers into the handle.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ DEFAULT = np.array([1.157, -1.066, -0.155, -2.239, -1.841, 1.003, 0.469, 0.035, 
 OPEN = 0.39  # of the drawer, metres: success
 _SPREAD = 0.125  # of the joints at reset, rad and metres
 _SPEED = 7.5 * np.array([1.0] * 7 + [0.1] * 2)  # of the targets under an action of 1, rad/s and m/s
-#: Largest speeds of the joints. The fingers' 0.2 m/s of the reference would cap their force at 20 N: five times that.
+#: Largest joint speeds. The reference's 0.2 m/s would cap the finger force at 20 N, so fingers have five times that.
 _FASTEST = np.array([2.175] * 4 + [2.61] * 3 + [1.0] * 2)
 _HALF = np.sqrt(0.5)
 #: The grasp frames in link 7 and in the drawer: places, metres, and the first one's rotation, -45 degrees about z.
@@ -35,14 +36,14 @@ class FrankaTable(NamedTuple):
     timestep: float  # seconds of a sub-step
     dt: float  # seconds of a control step in the integration of the targets
     around: float  # reward for a finger on either side of the handle
-    fingers: float  # for their nearness to it
-    close: float = 0.0  # for closing them where the hand is within 3 cm
-    behind: float | None = 0.04  # metres behind the handle at which a finger turns the reward into -1; None: never
-    arm_gravity: bool = False  # whether the arm feels its weight, which its servos then have to carry
+    fingers: float  # reward for their nearness to it
+    close: float = 0.0  # reward for closing them within 3 cm of the handle
+    behind: float | None = 0.04  # metres behind the handle at which a finger sets the reward to -1; None: never
+    arm_gravity: bool = False  # whether gravity acts on the arm
 
 
 class Grasp(NamedTuple):
-    """Where the gripper and the drawer's handle are, in the world."""
+    """Frames of the gripper and the drawer's handle in the world."""
 
     hand: Any  # (..., 3)
     forward: Any  # (..., 3) the gripper's direction
@@ -58,7 +59,6 @@ class FrankaCabinet(IsaacTask):
     name = "isaac_franka_cabinet"
     xml = "franka_cabinet.xml"
     description = "a Franka arm pulls a drawer open"
-    negative_returns = True
     constants: Mapping[str, FrankaTable] = {
         "gym": FrankaTable(500, 0.00415, 0.0166, around=0.25, fingers=5.0),
         "omni": FrankaTable(500, 1 / 240, 1 / 60, around=10.0, fingers=100.0, close=10.0, behind=None),
@@ -66,14 +66,13 @@ class FrankaCabinet(IsaacTask):
     own = MappingProxyType({"arm_gravity": (False, True)})
     table: FrankaTable
     obs_size, action_size, substeps = 23, 9, 4
-    memory_size = 9  # the targets of the servos
+    memory_size = 9  # servo targets
     fields = start_fields = ("xpos", "xquat")
-    fresh = True  # the observation is of poses, and of the joints they belong to
+    fresh = True  # observations use poses and joints of the same state
 
     draws = 9
 
     def prepare(self) -> None:
-        """Ranges, the servos' speed limit, and the bodies that matter."""
         self.low, self.high = self.model.jnt_range[1:].T
         self.limit_speeds(_FASTEST)
         self.inert = () if self.table.arm_gravity else ("gravity",)
@@ -89,7 +88,7 @@ class FrankaCabinet(IsaacTask):
         return Start(qpos, xp.zeros_like(qpos), q)
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
-        """Servos that pursue targets which the action moves."""
+        """Servo targets, moved by the action."""
         target = self._target(xp, memory, action)
         return Drive(self.pursue(xp, physics.qpos[..., 1:], target, params))
 
@@ -103,7 +102,7 @@ class FrankaCabinet(IsaacTask):
         return Outcome(obs, reward, opened, self._target(xp, memory, action))
 
     def grasp(self, xp: ModuleType, physics: Physics) -> Grasp:
-        """The frames that observation and reward are about."""
+        """Frames used by observation and reward."""
         place, turn = physics.xpos[..., self.link7, :], physics.xquat[..., self.link7, :]
         fixed = lambda v, like: xp.broadcast_to(np.asarray(v, place.dtype), like.shape)  # noqa: E731
         frame = frames.multiply(xp, turn, fixed(_HAND_TURN, turn))
@@ -144,7 +143,6 @@ class FrankaCabinet(IsaacTask):
         return xp.clip(memory + self.table.dt * _SPEED * xp.clip(action, -1.0, 1.0), self.low, self.high)
 
     def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, grasp: Grasp | None = None) -> Any:
-        """Joints, the way from hand to handle, and the drawer."""
         qpos, qvel, grasp = physics.qpos, physics.qvel, grasp or self.grasp(xp, physics)
         joints = frames.unscale(qpos[..., 1:], self.low, self.high)
         parts = [joints, 0.1 * qvel[..., 1:], grasp.drawer - grasp.hand, qpos[..., :1], qvel[..., :1]]

@@ -1,4 +1,4 @@
-"""Humanoid: a body of 40 kg walks upright to a far target (Isaac Gym's task of that name)."""
+"""Humanoid: a body of 40 kg walks upright to a distant target (Isaac Gym's task of that name)."""
 
 from collections.abc import Mapping
 from types import ModuleType
@@ -9,7 +9,7 @@ import numpy as np
 from envs.isaac import frames
 from envs.isaac.walkers import Constants, Walker
 
-NEAR_LIMIT = 0.98  # the cost of a joint grows from 0 there to `Constants.limit_cost` at its limit
+NEAR_LIMIT = 0.98  # share of the range at which the limit cost begins; it reaches `Constants.limit_cost` at the limit
 _SPIN = 100.0  # rad/s, the torso's largest angular velocity
 
 _GYM = Constants(
@@ -25,7 +25,7 @@ _GYM = Constants(
     joint_forces=True,
     limit_cost=0.25,
 )
-# The successor goes through the tree level by level: waist, shoulders, pelvis, elbows, hips, knees, ankles.
+# The successor orders joints by tree level: waist, shoulders, pelvis, elbows, hips, knees, ankles.
 _BY_LEVEL = (0, 1, 15, 16, 18, 19, 2, 17, 20, 3, 5, 4, 9, 11, 10, 6, 12, 7, 8, 13, 14)
 
 
@@ -34,15 +34,15 @@ class Humanoid(Walker):
 
     Action (21,): abdomen z, y, x; hip x, z, y, knee, ankle y, x of the right leg and of the left; two axes of the
     shoulder and the elbow of the right arm and of the left; 22.5 N m (ankles) to 135 N m (hip y) at most. Observation
-    (108,), (87,) without the forces in the joints in ``omni``, which also has another order of joints and feet.
+    (108,), or (87,) in ``omni``, without joint forces and with another order of joints and feet.
 
-    An episode starts from the first of `poses` in which no legs overlap, or else from the pose without
-    noise. In a quarter of the reference's starts they do; PhysX parts them slowly, MuJoCo would throw them apart.
+    An episode starts from the first of `poses` without overlapping legs, or else from the pose without noise. Legs
+    overlap in a quarter of the reference's starts; PhysX separates them slowly, MuJoCo would throw them apart.
     """
 
     xml = "humanoid.xml"
     name = "isaac_humanoid"
-    description = "Humanoid (Isaac Gym): a body of 21 joints walks upright to a far target"
+    description = "Humanoid (Isaac Gym): a body of 21 joints walks upright to a distant target"
     constants: Mapping[str, Constants] = {
         "gym": _GYM,
         "omni": _GYM._replace(timestep=1 / 120, foot_force="cfrc_int", joint_forces=False, order=_BY_LEVEL),
@@ -50,7 +50,7 @@ class Humanoid(Walker):
     poses = 8
 
     def prepare(self) -> None:
-        """The legs' capsules, for `gap`."""
+        """Set the legs' capsules for `gap`."""
         self.feet = ("right_foot", "left_foot") if self.variant == "gym" else ("left_foot", "right_foot")
         super().prepare()
         model = self.model
@@ -60,23 +60,23 @@ class Humanoid(Walker):
         self._ends = model.geom_pos[self._pairs] + np.array([-1, 1])[:, None, None, None] * reach  # in the bodies
 
     def energy(self) -> Any:
-        """In proportion to the strength of the joint's motor."""
+        """Proportional to the strength of the joint's motor."""
         return self.gears / self.gears.max()
 
     def limit_cost(self, xp: ModuleType, share: Any) -> Any:
-        """Joints near either end of their ranges, in proportion to the strength of their motors."""
+        """Cost of joints near either end of their ranges, proportional to the strength of their motors."""
         beyond = xp.maximum(xp.abs(share) - NEAR_LIMIT, 0.0) / (1.0 - NEAR_LIMIT)
         return self.table.limit_cost * xp.sum(self.energy() * beyond, axis=-1)
 
     def choose(self, xp: ModuleType, q: Any) -> Any:
-        """The first draw whose legs are apart, or the pose without noise."""
+        """First draw with separate legs, or the pose without noise."""
         calm = np.clip(0.0, *self.model.jnt_range[1:].T).astype(q.dtype)
         q = xp.concatenate([q, xp.broadcast_to(calm, q[..., :1, :].shape)], axis=-2)
         first = xp.argmax(self.gap(xp, q) > 0.0, axis=-1)
         return xp.take_along_axis(q, first[..., None, None], axis=-2)[..., 0, :]
 
     def gap(self, xp: ModuleType, q: Any) -> Any:
-        """(...,) metres between the nearest bodies of a contact pair at ``q`` (..., A); negative where they overlap."""
+        """(...,) metres between the nearest geoms of a contact pair at ``q`` (..., A); negative if they overlap."""
         model, pelvis, still = self.model, self.model.body("pelvis").id, xp.zeros_like(q[..., :3])
 
         def fixed(vector: Any) -> Any:
@@ -103,5 +103,5 @@ class Humanoid(Walker):
         return xp.min(distance - xp.broadcast_to(thick, distance.shape), axis=-1)
 
     def settle(self, xp: ModuleType, qpos: Any, qvel: Any) -> Any:
-        """The reference's bound on the angular velocity."""
+        """Limit of the angular velocity, as in the reference."""
         return frames.spin_limited(xp, qvel, _SPIN)

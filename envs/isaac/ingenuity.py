@@ -1,4 +1,4 @@
-"""Ingenuity: a copter in the gravity of Mars flies to targets that move (Isaac Gym's task of that name)."""
+"""Ingenuity: a helicopter in the gravity of Mars flies to changing targets (Isaac Gym's task of that name)."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, ModuleType
@@ -25,7 +25,7 @@ class Constants(NamedTuple):
     near: float = 1.0  # the reward for being near is 1 / (1 + near d^2)
     up_weight: float = 5.0  # of 1 / (1 + tilt (1 - up)^2)
     tilt: float = 1.0
-    spin: float = 1.0  # likewise for the yaw rate, rad/s, with weight 1
+    spin: float = 1.0  # of 1 / (1 + spin rate^2), yaw rate in rad/s
     farthest: float = 8.0  # m from the target
     targets: float = 5.0  # m, targets are as far from the origin in x and y
     start_low: tuple[float, float, float] = (-1.5, -1.5, -0.2)  # m from the usual start
@@ -40,19 +40,18 @@ _OMNI |= {"start_low": (-0.5,) * 3, "start_high": (0.5,) * 3, "steering": _LATER
 
 
 class Ingenuity(IsaacTask):
-    """Two rotors push in the body's frame, forwards or backwards.
+    """Two rotors exert thrust in the body's frame.
 
     Action (6,): for the lower and the upper rotor the sideways share in x and y, and the thrust. Observation (13,),
     clipped at +-5: way to the target / 3, quaternion, linear velocity / 2, angular velocity / pi, world axes.
 
-    The target changes with step 500, 1000 and 1500, first in the observation after that step. It may change to where
-    the copter is too far off, and then the episode ends: 15 % of all changes. The rotors' visible spin has no effect,
-    the joints of the reference have neither range nor damping, and nothing is left that `joint_damping` could change,
-    unless there is ``rotational_drag``.
+    The target changes with step 500, 1000 and 1500, first in the observation after that step. In 15 % of the changes
+    the new target is too far away and the episode ends. The rotors' visible spin has no effect, and the joints of the
+    reference have neither range nor damping, so `joint_damping` has no effect without ``rotational_drag``.
     """
 
     xml = "ingenuity.xml"
-    description = "Ingenuity (Isaac Gym): a copter on Mars flies to changing targets"
+    description = "Ingenuity (Isaac Gym): a helicopter on Mars flies to changing targets"
     name = "isaac_ingenuity"
     constants: Mapping[str, Constants] = {"gym": Constants(), "omni": Constants(**_OMNI)}
     obs_size, action_size, substeps, length, resets_first = 13, 6, 2, 2000, True
@@ -61,7 +60,6 @@ class Ingenuity(IsaacTask):
     table: Constants
 
     def prepare(self) -> None:
-        """Targets of an episode, and whether a channel is inert."""
         self.inert = () if self.table.rotational_drag else ("joint_damping",)
         self._targets = self.time_limit // _PERIOD + 1
         self.memory_size = 3 * self._targets + 1  # all targets of an episode, then the reference's counter
@@ -82,7 +80,7 @@ class Ingenuity(IsaacTask):
         return Start(qpos, xp.zeros((*lead, 6), noise.dtype), memory)
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
-        """The rotors' thrust, turned with the body in every sub-step."""
+        """Thrust of the rotors, rotated with the body in every sub-step."""
         force, torque = self._wrench(xp, xp.clip(action, -1.0, 1.0))
         if self.table.rotational_drag:
             drag = self.table.rotational_drag * xp.asarray(params.joint_damping)[..., None]
@@ -92,13 +90,13 @@ class Ingenuity(IsaacTask):
         return Drive(action[..., :0], xfrc_applied=xp.stack([xp.zeros_like(applied), applied], axis=-2))
 
     def settle(self, xp: ModuleType, qpos: Any, qvel: Any) -> Any:
-        """The reference's bound on the angular velocity."""
+        """Limit of the angular velocity, as in the reference."""
         return frames.spin_limited(xp, qvel, _SPIN)
 
     def outcome(
         self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
     ) -> Outcome:
-        """Near the target, upright and without yaw is worth up to 7 a step (3 in ``omni``); falling costs nothing."""
+        """Reward for position, posture and yaw, up to 7 a step (3 in ``omni``); a fall costs nothing."""
         table, target = self.table, self.target(xp, memory)
         angular = frames.rotate(xp, physics.qpos[..., 3:7], physics.qvel[..., 3:6])
         squared = xp.sum((target - physics.qpos[..., :3]) ** 2, axis=-1)
@@ -111,14 +109,13 @@ class Ingenuity(IsaacTask):
         return Outcome(self.observe(xp, physics, memory, action, target), reward, lost, after)
 
     def target(self, xp: ModuleType, memory: Any) -> Any:
-        """(..., 3) the target of the step that begins with ``memory``, metres."""
-        turn = xp.minimum(xp.floor(memory[..., -1:] / _PERIOD), self._targets - 1)  # past the time limit: the last one
+        """(..., 3) target of the step that begins with ``memory``, metres."""
+        turn = xp.minimum(xp.floor(memory[..., -1:] / _PERIOD), self._targets - 1)  # the last one past the time limit
         chosen = (xp.arange(self._targets) == turn)[..., None]
         targets = xp.reshape(memory[..., :-1], (*memory.shape[:-1], self._targets, 3))
         return xp.sum(xp.where(chosen, targets, 0.0), axis=-2)
 
     def markers(self, memory: Any) -> Sequence[Marker]:
-        """The target."""
         return [Marker("sphere", [0.08, 0.0, 0.0], self.target(np, memory), np.eye(3), [0.1, 0.75, 0.45])]
 
     def _wrench(self, xp: ModuleType, action: Any) -> tuple[Any, Any]:
@@ -133,7 +130,6 @@ class Ingenuity(IsaacTask):
         return force, torque
 
     def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, target: Any = None) -> Any:
-        """Way to the target of ``memory``, posture and velocities."""
         target = self.target(xp, memory) if target is None else target
         way, q = target - physics.qpos[..., :3], physics.qpos[..., 3:7]
         linear, angular = frames.velocities(xp, q, physics.qvel, self._com)

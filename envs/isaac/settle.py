@@ -1,7 +1,7 @@
-"""The library of poses from which an episode of the hand starts: `python -m envs.isaac.settle` writes it again.
+"""Library of start poses of the hand; `python -m envs.isaac.settle` writes it.
 
-The joints by the reference's law, the cube released above the palm, the hand's posture held. Poses are stored in which
-the cube lies still near the goal's place three seconds later, and stays there for another 120 control steps.
+Joints follow the reference's distribution, and the cube is released above the palm of the held hand. A pose is stored
+if the cube rests near the goal's position three seconds later and stays there for another 120 control steps.
 """
 
 import numpy as np
@@ -9,13 +9,13 @@ import numpy as np
 from envs.isaac.allegro_hand import CUBE, GOAL, LIBRARY, AllegroHand, orientation
 from envs.physics.fields import physics_library
 
-_ABOVE = np.array([0.0, 0.0, 0.06])  # metres, of the cube at release from its place in the reference
-_STEPS = 360, 480  # physics steps of settling and of the proof
-_NEAR, _STILL = 0.1, 0.02  # metres from the goal's place; rad/s and m/s
+_ABOVE = np.array([0.0, 0.0, 0.06])  # metres, offset of the cube at release from its position in the reference
+_STEPS = 360, 480  # physics steps of settling and of the check
+_NEAR, _STILL = 0.1, 0.02  # metres from the goal's position; rad/s and m/s
 
 
 def settled(task: AllegroHand, rng: np.random.Generator) -> np.ndarray | None:
-    """(23,) joints, the cube's place and orientation of one trial; None where the cube does not lie still."""
+    """(23,) joints, position and orientation of the cube in one trial; None if the cube does not come to rest."""
     mujoco = physics_library()
     data = mujoco.MjData(task.model)
     data.ctrl[:] = data.qpos[:16] = 0.2 * rng.uniform(task.low, task.high)
@@ -29,7 +29,7 @@ def settled(task: AllegroHand, rng: np.random.Generator) -> np.ndarray | None:
     if not still(_STEPS[0]):
         return None
     pose = data.qpos.copy()
-    data.qvel[:], data.ctrl[:] = 0.0, np.clip(pose[:16], task.low, task.high)  # in reach of an agent
+    data.qvel[:], data.ctrl[:] = 0.0, np.clip(pose[:16], task.low, task.high)  # while an agent acts
     return pose if still(_STEPS[1]) else None
 
 

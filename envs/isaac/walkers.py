@@ -1,4 +1,4 @@
-"""Ant, and what it shares with the Humanoid: observation, reward and start of Isaac Gym's locomotion tasks."""
+"""Ant, and the parts it shares with the Humanoid: observation, reward and start of Isaac Gym's locomotion tasks."""
 
 from collections.abc import Mapping
 from types import ModuleType
@@ -17,48 +17,47 @@ _UP_WEIGHT, _HEADING_WEIGHT, _ENERGY_COST = 0.1, 0.5, 0.05
 
 
 class Constants(NamedTuple):
-    """The numbers of a task in one of its variants; by default those of Isaac Gym's Ant."""
+    """Constants of a task variant; by default those of Isaac Gym's Ant."""
 
     height: float = 0.44  # m, of the torso at the start
     lowest: float = 0.31  # m, of the torso; below it the episode ends
-    death: float = -2.0  # reward of the step that ends so
+    death: float = -2.0  # reward of that step
     alive: float = 0.5  # reward for a step
     action_cost: float = 0.005
     angular_scale: float = 1.0  # of the observed angular velocity
     velocity_scale: float = 0.2  # of the observed joint velocities
     force_scale: float = 0.1  # of all observed forces
-    wrapped: bool = False  # observed angles lie in (-pi, pi], not as the reference's Euler angles fall
-    joint_forces: bool = False  # whether motors' and passive forces of the joints are observed
+    wrapped: bool = False  # observed angles lie in (-pi, pi], instead of the reference's Euler range
+    joint_forces: bool = False  # whether motor forces and passive joint forces are observed
     limit_cost: float = 0.1  # of a joint at its limit
     timestep: float = 0.0083  # s
     power: float = 1.0  # torque at full action, as a share of the motors' gears
-    foot_force: str = "cfrc_ext"  # the floor's push; "cfrc_int", what the joint does, as the successor reads it
-    order: tuple[int, ...] | None = None  # joints as observed and acted on; None: as in the model
+    foot_force: str = "cfrc_ext"  # contact force of the floor; "cfrc_int": joint reaction, as in the successor
+    order: tuple[int, ...] | None = None  # joint order of observations and actions; None: as in the model
 
 
 class Walker(IsaacTask):
-    """A body on motors, paid for its speed towards a point a kilometre ahead.
+    """A motorised body, rewarded for its speed towards a point one kilometre ahead.
 
     Action (A,): torques as shares of the motors' gears. Observation: torso height, its linear and angular velocity in
     its own frame, yaw, roll, angle to the target, up and heading projections, joint positions as shares of their
-    ranges, joint velocities, forces in the joints where `Constants.joint_forces` says so, force and torque at each foot
+    ranges, joint velocities, joint forces with `Constants.joint_forces`, force and torque at each foot
     in the foot's frame, and the action.
 
-    The angle to the target is the reference's, which takes the height for y: it is close to minus the yaw. Forces are
-    those of the last sub-step, and 0 at the start of an episode. The reference's sensor reads a foot's net force, which
-    is 0 for a foot at rest; here it is the floor's push alone.
+    The angle to the target uses the height in place of y, as in the reference, and is close to minus the yaw. Forces
+    are those of the last sub-step, and 0 at the start of an episode. The reference's sensor measures the net force on a
+    foot, which is 0 at rest; here it is the contact force of the floor.
     """
 
     table: Constants
-    feet: tuple[str, ...]  # bodies, in the order in which they are observed
+    feet: tuple[str, ...]  # body names, in observed order
 
     length, substeps = 1000, 2
-    poses = 1  # drawn for a start, of which `choose` takes one
+    poses = 1  # poses drawn for a start; `choose` selects one
     held = True
-    memory_size = 2  # m, where the torso was a step before, x and y
+    memory_size = 2  # m, x and y of the torso one step before
 
     def prepare(self) -> None:
-        """Sizes, orders and fields of the variant."""
         model, table, joints = self.model, self.table, self.model.nu
         self.order = np.arange(joints) if table.order is None else np.array(table.order)
         self._motors = np.argsort(self.order)
@@ -80,11 +79,11 @@ class Walker(IsaacTask):
         return np.ones(self.action_size)
 
     def choose(self, xp: ModuleType, q: Any) -> Any:
-        """(..., A) one of the poses ``q`` (..., D, A), rad, in the model's order."""
+        """Select one of the poses ``q`` (..., D, A), rad, in the model's order; (..., A)."""
         return q[..., 0, :]
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
-        """Upright at rest, with noise on joints that are where their ranges come nearest to 0."""
+        """Upright at rest; joints are as close to 0 as their ranges allow, with noise."""
         lead, joints = noise.shape[:-1], self.action_size
         drawn = xp.reshape(noise[..., :-joints], (*lead, self.poses, joints))
         low, high = (np.broadcast_to(ends, drawn.shape) for ends in self.model.jnt_range[1:].T.astype(noise.dtype))
@@ -96,19 +95,19 @@ class Walker(IsaacTask):
         return Start(qpos, qvel, qpos[..., :2])
 
     def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
-        """The first observation: no action yet, and no force."""
+        """First observation, with zero action and zero forces."""
         joints = xp.zeros_like(physics.qpos[..., 7:])
         feet = xp.zeros((*joints.shape[:-1], 6 * len(self.feet)), joints.dtype)
         return self._observe(xp, physics, joints, feet, joints), memory
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
-        """The motors' shares."""
+        """Torques as shares of the motors' gears."""
         return Drive(self.table.power * xp.clip(action, -1.0, 1.0)[..., self._motors])
 
     def outcome(
         self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
     ) -> Outcome:
-        """Speed, posture and heading, less the cost of torques, power and joint limits; a fall is one bad step."""
+        """Reward for speed, posture and heading, minus costs of torques, power and joint limits."""
         table, joints = self.table, self.action_size
         action, position = xp.clip(action, -1.0, 1.0), physics.qpos[..., :2]
         forces = xp.zeros_like(action)
@@ -167,15 +166,15 @@ class Ant(Walker):
     """A torso on four legs of two joints each; see `Walker`.
 
     Action (8,): hip and ankle of the legs front left, front right, back left, back right; 15 N m at most. Observation
-    (60,): the angles of yaw and roll lie in [0, 2 pi), and jump there.
+    (60,); the angles of yaw and roll lie in [0, 2 pi) and jump at its ends.
     """
 
     xml = "ant.xml"
     name = "isaac_ant"
-    description = "Ant (Isaac Gym): four legs run to a far target"
+    description = "Ant (Isaac Gym): four legs run to a distant target"
     constants: Mapping[str, Constants] = {"gym": Constants(), "omni": Constants(**_OMNI)}
     feet = ("front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot")
 
     def limit_cost(self, xp: ModuleType, share: Any) -> Any:
-        """Joints at the upper ends of their ranges; the reference ignores the lower ends."""
+        """Cost of joints at the upper ends of their ranges; the reference ignores the lower ends."""
         return self.table.limit_cost * xp.sum(share > 0.99, axis=-1)

@@ -17,7 +17,7 @@ from envs.physics.channels import Range, channels_of, chosen, set_by_name
 
 __all__ = ["CHANNELS", "DEFAULT_CHANNELS", "ENGINES", "SETS", "TASKS", "build"]
 
-DEFAULT_CHANNELS = ("body_mass", "joint_friction")  # those of the paper
+DEFAULT_CHANNELS = ("body_mass", "joint_friction")  # default channels, as in the paper
 RANGES = {
     "body_mass": Range(0.7, 1.3, least=0.25, most=4.0),
     "joint_friction": Range(0.5, 1.5, least=0.0),
@@ -37,19 +37,19 @@ def build(
     channels: tuple[str, ...] = DEFAULT_CHANNELS,
     time_limit: int | None = None,
 ) -> Task:
-    """One of the five tasks.
+    """Build one of the five tasks.
 
     Args:
       engine: ``mujoco`` (C), ``mjx``, ``warp``, or ``auto`` (`envs.physics.engine_name`).
-      observation: what is observed; models, rewards and endings are Gymnasium's v5 either way. ``v5``, or in Ant and
-        Humanoid ``v4``: Ant without contact forces, Humanoid with the rows of the world's body and the root's motors.
-      channels: what drifts, of `CHANNELS`, each perhaps with a range of its own (``body_mass=0.5:1.5``), and `SETS` of
-        them; `envs.mujoco.locomotion.MujocoParams` says what they are. ``target_velocity`` replaces the forward speed
-        in the reward by ``-|speed - target|``.
+      observation: ``v5``, or in Ant and Humanoid ``v4``: Ant without contact forces, Humanoid with the rows of the
+        world's body and the root's motors. Models, rewards and terminations are Gymnasium's v5 in both cases.
+      channels: drifting parameters, of `CHANNELS`, each optionally with a range (``body_mass=0.5:1.5``), or `SETS` of
+        them, as in `envs.mujoco.locomotion.MujocoParams`. ``target_velocity`` replaces the forward speed in the reward
+        by ``-|speed - target|``.
       time_limit: steps of an episode; by default Gymnasium's 1000.
 
     Raises:
-      ValueError, KeyError: an option that does not exist.
+      ValueError, KeyError: an unknown option.
       ModuleNotFoundError: MuJoCo is not installed.
     """
     if observation not in OBSERVATIONS:
@@ -78,7 +78,6 @@ def _build(name: str, engine: str, observation: str, channels: tuple[str, ...], 
         params=physical.params,
         channels=drifting,
         apply_drift=set_by_name(drifting),
-        negative_returns=name == "halfcheetah" or tracks or "direction" in names,
         description=task.description,
         altering=("target_velocity",) if tracks else (),
         options={"engine": engine, "observation": observation, "channels": channels, "time_limit": task.time_limit},

@@ -1,7 +1,7 @@
-"""Gymnasium's v5 locomotion tasks as arithmetic on arrays, written once for NumPy and for JAX.
+"""Gymnasium's v5 locomotion tasks as array functions, for NumPy and JAX.
 
-An engine advances the physics; everything else a task is (observation, reward, health, start) stands here. Leading axes
-are free. ``xp`` is ``numpy`` or ``jax.numpy``.
+An engine advances the physics; this module has the observation, reward, health and start of the tasks. Leading axes are
+free. ``xp`` is ``numpy`` or ``jax.numpy``.
 """
 
 import math
@@ -25,9 +25,9 @@ class MujocoParams(NamedTuple):
     body_mass: Any = np.float32(1.0)  # factor on every body's mass and inertia
     joint_friction: Any = np.float32(1.0)  # factor on viscous and dry friction of every joint
     geom_friction: Any = np.float32(1.0)  # factor on the sliding friction of every geom
-    target_velocity: Any = np.float32(0.0)  # m/s; read only by tasks that track one
+    target_velocity: Any = np.float32(0.0)  # m/s; read only by tasks that track a velocity
     leg_gain: Any = np.float32(1.0)  # factor on the torque of one leg's motors; read only by tasks in which it drifts
-    direction: Any = np.float32(1.0)  # factor on the forward speed in the reward; -1: backwards is forwards
+    direction: Any = np.float32(1.0)  # factor on the forward speed in the reward; -1 rewards backward speed
 
 
 def _flat(xp: ModuleType, values: Any) -> Any:
@@ -40,7 +40,7 @@ class LocomotionTask(PhysicsTask):
     Args:
       table: its constants.
       version: of the observation, Gymnasium's ``v5`` or ``v4``.
-      tracks: whether the reward's forward speed is replaced by ``-|speed - target_velocity|``.
+      tracks: whether ``-|speed - target_velocity|`` replaces the forward speed in the reward.
       weakens: whether the torque of one leg's motors may be scaled, which costs the C engine a model field per copy.
     """
 
@@ -66,7 +66,7 @@ class LocomotionTask(PhysicsTask):
         self.start_fields = ("xipos", "cinert", "cvel") if table.forward_at_reset else ()
 
     def noise(self, key: Any) -> Any:
-        """(nq + nv,) draws: uniform on [-1, 1], or for velocities standard normal where the task says so."""
+        """(nq + nv,) draws: uniform on [-1, 1], or standard normal for the velocities of some tasks."""
         nq, nv = self.model.nq, self.model.nv
         if self.table.velocity_noise == "uniform":
             return jax.random.uniform(key, (nq + nv,), minval=-1.0, maxval=1.0)
@@ -81,18 +81,18 @@ class LocomotionTask(PhysicsTask):
         return Start(qpos, scaled[..., nq:], qpos[..., :1])
 
     def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: MujocoParams) -> tuple[Any, Any]:
-        """The first observation, as Gymnasium's: before a step nothing touches anything and nothing drives."""
+        """First observation as in Gymnasium, with zero contact and actuator forces."""
         lead, bodies, table = physics.qpos.shape[:-1], self.model.nbody, self.table
         known = {"cfrc_ext": xp.zeros((*lead, bodies, 6)), "qfrc_actuator": xp.zeros_like(physics.qvel)}
         if table.forward_at_reset:
-            # Inertia about the centre of mass is proportional to a factor that all masses share.
+            # Inertia about the centre of mass is proportional to the common factor of all masses.
             mass = xp.reshape(params.body_mass, (*lead, 1, 1))
             known |= {"xipos": physics.xipos, "cinert": physics.cinert * mass, "cvel": physics.cvel}
             memory = self._anchor(xp, physics)
         return self._observe(xp, Physics(qpos=physics.qpos, qvel=physics.qvel, **known)), memory
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: MujocoParams) -> Drive:
-        """Motors over their whole range."""
+        """Motors over their complete range."""
         low, high = self.model.actuator_ctrlrange.T.astype(action.dtype)
         return Drive(0.5 * (high + low) + 0.5 * (high - low) * xp.clip(action, -1.0, 1.0))
 
@@ -116,8 +116,8 @@ class LocomotionTask(PhysicsTask):
     def recentred(self, xp: ModuleType, qpos: Any, memory: Any) -> tuple[Any, Any]:
         """The body at the origin.
 
-        Nobody sees where it is, only how far it gets: so float32 resolves its speed as well at the end of an episode
-        as at its start.
+        Its absolute position is not observed, and near the origin float32 resolves its speed equally well throughout an
+        episode.
         """
         hidden = xp.arange(qpos.shape[-1]) < self.table.hidden
         return xp.where(hidden, 0.0, qpos), memory - qpos[..., :1]
@@ -154,7 +154,7 @@ class LocomotionTask(PhysicsTask):
         return xp.concatenate(parts, axis=-1)
 
     def _healthy(self, xp: ModuleType, physics: Physics) -> Any:
-        """(...,) bool; always true where the task never terminates."""
+        """(...,) bool; always true for tasks without termination."""
         table, good = self.table, xp.ones(physics.qpos.shape[:-1], bool)
         if table.healthy_z is not None:
             good = good & _within(physics.qpos[..., table.height], table.healthy_z, table.healthy_z_closed)

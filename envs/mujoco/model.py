@@ -1,4 +1,4 @@
-"""Gymnasium's MuJoCo models as they are."""
+"""Gymnasium's MuJoCo models, unchanged."""
 
 import importlib.util
 import warnings
@@ -12,7 +12,7 @@ from envs.physics.fields import physics_library
 
 
 def path(xml: str) -> Path:
-    """Where one of Gymnasium's model files lies."""
+    """Path of one of Gymnasium's model files."""
     found = importlib.util.find_spec("gymnasium")
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(
@@ -24,10 +24,10 @@ def path(xml: str) -> Path:
 
 @contextmanager
 def total_mass_accepted() -> Iterator[None]:
-    """Compile Gymnasium's half_cheetah.xml here, ours or Gymnasium's own load of it, and MuJoCo says nothing.
+    """Suppress MuJoCo's warning about Gymnasium's half_cheetah.xml in the block.
 
-    That file uses ``settotalmass``, an attribute that MuJoCo will drop, and MuJoCo prints a warning and writes a log
-    file at every load. Its other warnings go where they would have gone, or become Python's.
+    The file uses ``settotalmass``, a deprecated attribute, and MuJoCo prints a warning and writes a log file at every
+    load. Other warnings are passed on, or become Python warnings.
     """
     mujoco = physics_library()
     before = mujoco.get_mju_user_warning()
@@ -41,6 +41,6 @@ def total_mass_accepted() -> Iterator[None]:
 
 @cache
 def load(xml: str) -> Any:
-    """The compiled ``MjModel`` of one of Gymnasium's files; do not write to it."""
+    """Compiled ``MjModel`` of one of Gymnasium's files; do not modify it."""
     with total_mass_accepted():
         return physics_library().MjModel.from_xml_path(str(path(xml)))

@@ -1,4 +1,4 @@
-"""Gymnasium's five v5 locomotion tasks as a table: its names, its values."""
+"""Constants of Gymnasium's five v5 locomotion tasks, under Gymnasium's names."""
 
 import math
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Locomotion:
     healthy_state: tuple[float, float] | None = None  # of everything after qpos[1]
     velocity_clip: float = math.inf
     velocity_noise: Literal["uniform", "normal"] = "uniform"
-    hidden: int = 1  # leading positions that are not observed
+    hidden: int = 1  # number of leading positions that are not observed
     anchor: Literal["qpos", "torso", "mass_centre"] = "qpos"  # whose x is tracked for the forward speed
     contact_cost_weight: float = 0.0
-    contact_force_range: tuple[float, float] | None = None  # clips forces before they are used
+    contact_force_range: tuple[float, float] | None = None  # limit to which forces are clipped
     contact_cost_max: float = math.inf
-    fields: tuple[str, ...] = ()  # of MjData, what is observed beyond positions and velocities
+    fields: tuple[str, ...] = ()  # fields of MjData that are observed besides positions and velocities
     forward_at_reset: bool = False  # the first observation needs fields of the new state
     time_limit: int = 1000
 
@@ -56,7 +56,7 @@ TASKS: dict[str, Locomotion] = {
             healthy_state=(-100.0, 100.0),
             velocity_clip=10.0,
             target_speed=(1.0, 3.0, 2.0),
-            leg=("thigh_joint", "leg_joint", "foot_joint"),  # it has no other
+            leg=("thigh_joint", "leg_joint", "foot_joint"),  # Hopper has one leg
         ),
         Locomotion(
             name="halfcheetah",

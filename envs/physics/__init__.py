@@ -1,4 +1,4 @@
-"""MuJoCo for any task: what a physics task is, and the engines that run one without knowing it.
+"""MuJoCo for any task: the definition of a physics task, and engines that run it.
 
 Importing this package imports no engine.
 """
@@ -29,10 +29,10 @@ ENGINES = ("auto", "mujoco", "mjx", "warp")
 
 
 def engine_name(name: str) -> str:
-    """The engine that ``auto`` stands for on this machine; any other name is itself.
+    """Resolve ``auto`` to an engine for this machine; other names are returned unchanged.
 
-    ``mujoco``, the C engine, where JAX computes on a CPU; on a CUDA device ``warp`` if Warp is installed, else ``mjx``
-    with a warning that says how to install it; ``mjx`` on other accelerators.
+    ``mujoco``, the C engine, on a CPU; on a CUDA device ``warp`` if Warp is installed, else ``mjx`` with a warning that
+    names the package to install; ``mjx`` on other accelerators.
 
     Raises:
       ValueError: not one of `ENGINES`.
@@ -54,11 +54,11 @@ def engine_name(name: str) -> str:
 
 
 def build(task: PhysicsTask, engine: str = "auto") -> Any:
-    """An `envs.core.Env` of ``task`` on one of `ENGINES`; its ``params`` are ``task.params`` and the like.
+    """Build an `envs.core.Env` of ``task`` on one of `ENGINES`; its parameters have the structure of ``task.params``.
 
     Raises:
-      ValueError, KeyError: an unknown engine, or a task that contradicts itself (`envs.physics.protocol.check`).
-      ModuleNotFoundError: MuJoCo, or for ``warp`` Warp, is not installed; the text says what to install.
+      ValueError, KeyError: an unknown engine, or an inconsistent task (`envs.physics.protocol.check`).
+      ModuleNotFoundError: MuJoCo, or for ``warp`` Warp, is not installed; the text names the package.
     """
     name = engine_name(engine)
     if name == "mjx":

@@ -1,8 +1,8 @@
 """Many copies of a physics task on MuJoCo's C engine, in double precision and plain NumPy.
 
-`Engine` is a pure function of its arguments although a `mujoco.batch.Batch` is not: state rows go in and come out,
-and which Batch serves a call changes nothing but speed. Nothing here touches JAX, because it runs inside callbacks of
-JAX, and a callback that waits for a computation may wait for the one that waits for it.
+`Engine` is a pure function of its arguments although a `mujoco.batch.Batch` is not: state rows go in and come out, and
+the choice of the Batch affects only speed. This module does not use JAX: it runs inside callbacks of JAX, and a
+callback that waits for a JAX computation may deadlock.
 """
 
 import threading
@@ -17,7 +17,7 @@ from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, check, ex
 
 
 class Transition64(NamedTuple):
-    """A control step of n copies in double precision; `bad` ones carry no meaning but that."""
+    """A control step of n copies in double precision; other fields of `bad` copies are meaningless."""
 
     obs: np.ndarray  # (n, S)
     reward: np.ndarray  # (n,)
@@ -27,14 +27,14 @@ class Transition64(NamedTuple):
 
 
 class _Simulations:
-    """One Batch of ``n`` simulations with its views; serves one call at a time."""
+    """One Batch of ``n`` simulations with its views; not thread-safe."""
 
     def __init__(self, task: PhysicsTask, n: int, threads: int, size: int) -> None:
         mujoco = physics_library()
         self.task = task
-        # Some forces are not part of a step: they are computed from each simulation's own data afterwards, one by one.
+        # Some forces are not part of a step. They are computed afterwards, one simulation at a time.
         self.forces = [] if _computes_forces(task.model) else [name for name in task.fields if name in FORCES]
-        # Outer forces alone are nothing where nothing touches and nothing is pushed: such simulations are left out.
+        # External forces are zero without contacts and applied forces; such simulations are skipped.
         self.outer = self.forces == ["cfrc_ext"] and not task.model.neq
         self.batch = mujoco.batch.Batch(task.model, n, min(threads, n), persistent=bool(self.forces))
         self.state = self.batch.state[:, :size]
@@ -46,7 +46,7 @@ class _Simulations:
         self.now = Physics(qpos=self.batch.bind("qpos"), qvel=self.batch.bind("qvel"))
         bound = {name: _shaped(name, self.batch.bind(name)) for name in task.fields if name not in self.forces}
         self.views = vars(self.now) | bound
-        self.applied = {name: self.batch.bind(name) for name in Drive._fields}  # parts of a state row
+        self.applied = {name: self.batch.bind(name) for name in Drive._fields}  # slices of a state row
         self.contacts = self.batch.bind("ncon")
         self.velocity_stage = mujoco.mjtStage.mjSTAGE_VEL
         first, last = mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADCTRL
@@ -55,8 +55,8 @@ class _Simulations:
         self.error = mujoco.batch.SimulationError
 
     def scale(self, factors: np.ndarray) -> None:
-        """Put the factors (n, F) in force; derived constants follow where what they derive from changed."""
-        before, self.factors = self.factors, np.full_like(factors, np.nan)  # unknown, should something below fail
+        """Set the factors (n, F); derived constants are updated where their inputs changed."""
+        before, self.factors = self.factors, np.full_like(factors, np.nan)  # unknown if an error follows
         for at, factor in enumerate(self.task.scales.values()):
             changed = np.flatnonzero(factors[:, at] != before[:, at])
             if not changed.size:
@@ -68,7 +68,7 @@ class _Simulations:
         self.factors = factors.copy()
 
     def step(self, rows: np.ndarray, control: Callable[[Physics], Drive]) -> tuple[Drive, np.ndarray]:
-        """Advance all by one control step; returns the last drive and which ones (n,) MuJoCo reported as bad."""
+        """Advance all by one control step; returns the last drive and a mask (n,) of those MuJoCo reported as bad."""
         task, bad = self.task, np.zeros(rows.shape[0], bool)
         self.state[:] = rows
         once = lasting(task)
@@ -83,7 +83,7 @@ class _Simulations:
         if task.fresh:
             self._call(bad, self.batch.forward, stage=self.velocity_stage)
         if self.alarms.any():
-            # MuJoCo puts a simulation that blew up back to its start and goes on; that is not a step anybody took.
+            # MuJoCo resets a diverged simulation to its start and continues, so its step is invalid.
             bad |= self.alarms.any(axis=1)
             self.alarms[:] = 0
         return drive, bad | ~np.isfinite(self.state).all(axis=1)
@@ -95,7 +95,7 @@ class _Simulations:
             bad[error.ids] = True
 
     def physics(self) -> Physics:
-        """Views of what the newest call left, and the forces it implies."""
+        """Views of the state after the last call, with its forces."""
         if not self.forces:
             return Physics(**self.views)
         batch, data, model = self.batch, self.data, self.task.model
@@ -112,9 +112,9 @@ class _Simulations:
 
 
 def _computes_forces(model: Any) -> bool:
-    """Whether a step of ``model`` leaves `FORCES` behind: MuJoCo computes them for sensors that are made of them.
+    """Whether a step of ``model`` computes `FORCES`, which MuJoCo does for sensors that use them.
 
-    Not so under Runge and Kutta's scheme: sensors belong to its first stage, all else that a step leaves to its last.
+    Not under the Runge-Kutta integrator, whose sensors belong to its first stage and other results to its last.
     """
     mujoco = physics_library()
     names = ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
@@ -123,7 +123,7 @@ def _computes_forces(model: Any) -> bool:
 
 
 def _shaped(name: str, values: np.ndarray) -> np.ndarray:
-    """Rotation matrices as such: MuJoCo's C arrays have them as rows of nine, MJX's as (3, 3)."""
+    """Reshape rotation matrices from rows of nine, as in MuJoCo's C arrays, to (3, 3), as in MJX."""
     return values.reshape(*values.shape[:-1], 3, 3) if name.endswith("mat") else values
 
 
@@ -134,17 +134,17 @@ class Engine:
     """
 
     def __init__(self, task: PhysicsTask, threads: int = 1) -> None:
-        """See `envs.physics.protocol.check` for what is refused."""
+        """Raises as `envs.physics.protocol.check`."""
         check(task)
         mujoco = physics_library()
         self.task, self.threads = task, threads
         self.model = compiled = task.model
         data = mujoco.MjData(compiled)
-        # The part of a row that a step changes. A drive sets the inputs behind it, or they are the model's.
+        # The part of a row that a step changes. Inputs follow it, set by a drive or the model.
         self.spec = int(mujoco.mjtState.mjSTATE_INTEGRATION) & ~int(mujoco.mjtState.mjSTATE_USER)
         self.default = np.empty(mujoco.mj_stateSize(compiled, self.spec))
         mujoco.mj_getState(compiled, data, self.default, self.spec)
-        nq, nv = compiled.nq, compiled.nv  # behind the time, which is the first number of a row
+        nq, nv = compiled.nq, compiled.nv  # offset 1: the first number of a row is the time
         self.positions, self.velocities = slice(1, 1 + nq), slice(1 + nq, 1 + nq + nv)
         self.row_size = self.default.size + task.memory_size
         self._free: dict[int, list[_Simulations]] = {}
@@ -157,7 +157,7 @@ class Engine:
 
     @contextmanager
     def _simulations(self, n: int, params: Any):
-        """A Batch nobody else is using, if possible one that has these factors in force already."""
+        """A free Batch, preferably one with these factors in force."""
         factors = np.array([getattr(params, name) for name in self.task.scales]).reshape(-1, n).T
         with self._lock:
             free = self._free.setdefault(n, [])
@@ -189,7 +189,7 @@ class Engine:
         if not self.task.start_fields:
             return {}
         mujoco, model = physics_library(), self.model
-        # Making an MjData takes as long as hundreds of starts. Taking one from a list is safe between threads.
+        # Creating an MjData takes as long as hundreds of starts. Popping from a list is thread-safe.
         try:
             data = self._scratch.pop()
         except IndexError:
@@ -214,5 +214,5 @@ class Engine:
             obs, reward, terminated, after = task.outcome(np, sims.physics(), memory, action, drive, params)
             expect(task, "outcome", (n,), obs, after)
             rows = np.concatenate([sims.state, after], axis=1)
-            # Copies: a task may hand out what the next call overwrites.
+            # Copies, because a task may return views that the next call overwrites.
             return Transition64(np.array(obs), np.array(reward), np.array(terminated), rows, bad)

@@ -1,7 +1,7 @@
-"""MuJoCo's C engine inside a compiled program: one callback per control step for all stacked runs and environments.
+"""MuJoCo's C engine inside a compiled program: one callback per control step for all runs and environments.
 
-The state row goes in and comes out, so the step stays pure. Rows are float64, which JAX without 64-bit mode cannot
-hold, so they travel as pairs of uint32 and lose no bit.
+The state row is input and output, so the step is pure. Rows are float64, which JAX without 64-bit mode cannot hold, so
+they are passed losslessly as pairs of uint32.
 """
 
 from functools import partial
@@ -21,12 +21,12 @@ _Array = jax.Array
 
 
 class CState(NamedTuple):
-    """One episode, and what outlives it."""
+    """State of one episode, with a fault count that outlives it."""
 
-    row: _Array  # (2 R,) uint32: what a step changes in MuJoCo, and the task's memory, float64 as pairs of words
+    row: _Array  # (2 R,) uint32: MuJoCo's state and the task's memory, float64 as pairs of words
     obs: _Array  # (S,) float32, the newest observation
     time: _Array  # () int32, control steps of this episode
-    faults: _Array  # () int32, times MuJoCo reported this copy as bad since it was created; survives resets
+    faults: _Array  # () int32, simulations of this copy that MuJoCo reported as bad, across resets
 
 
 class CEnv:
@@ -39,7 +39,7 @@ class CEnv:
     def __init__(self, task: PhysicsTask) -> None:
         self.task = task
         self.about = {"engine": "mujoco"}  # for a study's manifest
-        # One XLA device per core means one Batch per core, too.
+        # One XLA device per core also means one Batch per core.
         self.engine = Engine(task, max(1, usable_cores() // len(jax.local_devices())))
         self.spec = EnvSpec(task.obs_size, task.action_size, task.time_limit)
         self._columns = len(task.params)
@@ -49,7 +49,6 @@ class CEnv:
         self._step_and_reset = on_host(partial(self._host_step, True), step)
 
     def reset(self, key: _Array, params: Any) -> tuple[_Array, CState]:
-        """A new episode."""
         inputs = Packed.traced(None, Packed.scalars(params), self.task.noise(key))
         words = self._start(inputs[None])[0]
         row, obs = words[: self._words], Packed.floats_of(words[self._words :])
@@ -74,7 +73,7 @@ class CEnv:
         return 2 * self.engine.row_size
 
     def _advance(self, state: CState, action: _Array, params: Any, noise: _Array | None) -> Step:
-        chex.assert_shape(action, (self.spec.action_size,))  # the host cuts its record by position
+        chex.assert_shape(action, (self.spec.action_size,))  # the host splits the record by position
         s = self.spec.obs_size
         time = state.time.astype(jnp.float32)[None]
         floats = [Packed.scalars(params), time, action] + ([] if noise is None else [noise])

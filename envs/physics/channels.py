@@ -1,4 +1,4 @@
-"""Drift as it is requested: names and ranges of channels, and the mapping from their values to parameters."""
+"""Requested drift: names and ranges of channels, and the mapping from their values to parameters."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,27 +24,27 @@ def chosen(channels: Iterable[str], known: Iterable[str], sets: Mapping[str, Seq
     """Requested channels as a tuple of names, each with an optional range, ``body_mass=0.5:1.5``.
 
     Args:
-      known: for the text of the error; whether a name is among them is left to who looks it up.
+      known: names for the error message; they are not checked here.
       sets: names that stand for several channels.
 
     Raises:
-      ValueError: none, or one twice.
+      ValueError: no name, or a repeated name.
     """
     sets = sets or {}
     items = tuple(item for text in channels for item in sets.get(text, (text,)))
     names = [item.partition("=")[0] for item in items]
     if not items or len(set(names)) != len(names):
         both = ", ".join((*known, *sets))
-        raise ValueError(f"channels needs one or more different names of {both}; got {tuple(names)}")
+        raise ValueError(f"channels must be one or more different names of {both}; got {tuple(names)}")
     return items
 
 
 def channels_of(task: str, items: Sequence[str], known: Mapping[str, Range]) -> tuple[Channel, ...]:
-    """The channels that ``items``, see `chosen`, stand for.
+    """Channels of ``items``, as in `chosen`.
 
     Raises:
       UnknownNameError: (a ``KeyError``) a name that is not ``known``.
-      ValueError: a range that is none, leaves out the nominal value or goes further than it may.
+      ValueError: an invalid range, or one that excludes the nominal value or exceeds its limits.
     """
     return tuple(_channel(task, item, known) for item in items)
 
@@ -58,30 +58,30 @@ def _channel(task: str, item: str, known: Mapping[str, Range]) -> Channel:
             low, high = (float(number) for number in text.split(":"))
         except ValueError:
             raise ValueError(
-                f"a range of a channel is NAME=LOW:HIGH, such as {name}={low:g}:{high:g}; got '{item}'"
+                f"the range of a channel must be NAME=LOW:HIGH, such as {name}={low:g}:{high:g}; got '{item}'"
             ) from None
         if not usual.least <= low <= usual.nominal <= high <= usual.most or low == high:
             raise ValueError(
-                f"channel '{name}' of {task} is {usual.nominal:g} where nothing drifts, may go from {usual.least:g} to "
-                f"{usual.most:g}, and its range must hold more than one value, that one among them; got {text}"
+                f"the range of channel '{name}' of {task} must lie in {usual.least:g} to {usual.most:g}, contain its "
+                f"nominal value {usual.nominal:g}, and have LOW < HIGH; got {text}"
             )
     return Channel(name, low, high, usual.nominal)
 
 
 def texts_of(channels: Any) -> tuple[str, ...]:
-    """Channels as texts: of a mapping from names to ranges, a text with commas, or a sequence of texts."""
+    """Channels as texts, from a mapping of names to ranges, a comma-separated text, or a sequence of texts."""
     if isinstance(channels, Mapping):
         return tuple(f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in channels.items())
     return tuple(channels.split(",")) if isinstance(channels, str) else tuple(channels)
 
 
 def ranges_of(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:
-    """Name -> lowest and highest value, or lowest, nominal, highest, of texts that all have a range."""
+    """Parse texts with ranges to name -> lowest and highest value, or lowest, nominal, highest."""
     ranges = {}
     with suppress(ValueError):
         ranges = {name: [float(end) for end in ends.split(":")] for name, ends in (text.split("=") for text in texts)}
     if len(ranges) != len(texts) or not {len(ends) for ends in ranges.values()} <= {2, 3}:
-        raise ValueError(f"channels are NAME=LOW:HIGH, such as gain=0.5:1.5, each once; got {', '.join(texts)}")
+        raise ValueError(f"channels must be NAME=LOW:HIGH, such as gain=0.5:1.5, each once; got {', '.join(texts)}")
     return ranges
 
 

@@ -1,4 +1,4 @@
-"""Which fields of a MuJoCo model a drift factor multiplies, and the model those fields belong to."""
+"""MuJoCo model fields that a drift factor multiplies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -14,11 +14,11 @@ class Field(NamedTuple):
     """Entries of one model field that a factor multiplies."""
 
     name: str  # of MjModel, or "opt.<name>" of its options
-    where: Callable[[Any], np.ndarray] | None = None  # MjModel -> 1.0 where it acts, else 0.0; None: everywhere
+    where: Callable[[Any], np.ndarray] | None = None  # MjModel -> 1.0 where the factor acts, else 0.0; None: everywhere
 
 
 class Factor(NamedTuple):
-    """All that one parameter multiplies; a factor of 1 leaves every bit of the model as it is."""
+    """All fields that one parameter multiplies; a factor of 1 leaves every bit of the model unchanged."""
 
     fields: tuple[Field, ...]
     derives: bool = False  # MuJoCo derives constants from these fields (mj_setConst)
@@ -51,11 +51,11 @@ def motors_of(model: Any, joints: Sequence[str]) -> np.ndarray:
 
 
 def of_part(model: Any, factor: Factor, part: str) -> Factor:
-    """``factor`` on the body, joint, geom or actuator of an ``MjModel`` that is called ``part``, alone.
+    """Restrict ``factor`` to the body, joint, geom or actuator ``part`` of an ``MjModel``.
 
     Raises:
-      UnknownNameError: there is none of this name.
-      ValueError: it is no factor of parts, as gravity.
+      UnknownNameError: an unknown part.
+      ValueError: the factor has no parts, such as gravity.
     """
     kinds = {"body": model.body, "dof": model.joint, "geom": model.geom, "actuator": model.actuator}
 
@@ -72,10 +72,9 @@ def of_part(model: Any, factor: Factor, part: str) -> Factor:
     return Factor(tuple(map(only, factor.fields)), factor.derives)
 
 
-#: Factors with a meaning of their own, for the ``scales`` of a task. ``joint_friction`` is viscous and dry friction of
-#: all joints, free ones included; ``joint_damping`` is what simulators with driven joints call so: the viscous damping
-#: of hinges and slides together with the velocity gain of their servos. Both scale ``dof_damping``: take one.
-#: ``actuator_gain`` is the force of motors and servos.
+#: Common factors for the ``scales`` of a task. ``joint_friction``: viscous and dry friction of all joints.
+#: ``joint_damping``: viscous damping of hinges and slides, and velocity gain of their servos. Both scale
+#: ``dof_damping``, so a task can use only one. ``actuator_gain``: force of motors and servos.
 FACTORS: Mapping[str, Factor] = {
     "body_mass": Factor((Field("body_mass"), Field("body_inertia")), derives=True),
     "joint_friction": Factor((Field("dof_damping"), Field("dof_frictionloss"))),
@@ -90,7 +89,7 @@ def physics_library() -> ModuleType:
     """The ``mujoco`` module.
 
     Raises:
-      ModuleNotFoundError: it is not installed; the text says what to install.
+      ModuleNotFoundError: it is not installed; the text names the package.
     """
     try:
         import mujoco
@@ -104,7 +103,7 @@ def physics_library() -> ModuleType:
 
 
 def nominal(model: Any, field: str) -> np.ndarray:
-    """The array that ``field`` is in an ``MjModel``; ``opt.<name>`` is one of its options."""
+    """Array of ``field`` in an ``MjModel``; ``opt.<name>`` is one of its options."""
     return attrgetter(field)(model)
 
 
@@ -116,13 +115,13 @@ def scaled_fields(model: Any, factor: Factor, value: Any) -> dict[str, Any]:
       value: () or (n,) array, of any array library.
 
     Returns:
-      Field name -> array with the leading axes of ``value``. Derived constants are not among them.
+      Field name -> array with the leading axes of ``value``, without derived constants.
     """
     fields = {}
     for name, where in factor.fields:
         unscaled = nominal(model, name)
         by = value.reshape(*value.shape, *(1,) * unscaled.ndim)
-        # Written as a sum so that a factor of 1 leaves every bit as it is.
+        # Written as a sum so that a factor of 1 leaves every bit unchanged.
         fields[name] = unscaled * (by if where is None else 1.0 + (by - 1.0) * where(model))
     return fields
 

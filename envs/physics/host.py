@@ -1,4 +1,4 @@
-"""The host that a compiled program calls back: a function of many records called once for all, and its cores."""
+"""Host callbacks of compiled programs: one call per batch of records, and the usable cores."""
 
 import logging
 import os
@@ -15,12 +15,12 @@ Array = jax.Array
 
 
 def usable_cores() -> int:
-    """Cores this process may run on."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Packed:
-    """The one array that goes to a callback, and the one that comes back: JAX pays for every array, not every byte.
+    """Packing of a callback's arguments into one array and of its results into another, as JAX's cost is per array.
 
     A record is words of uint32: float64 numbers as pairs, then float32 numbers.
     """
@@ -38,7 +38,7 @@ class Packed:
 
     @staticmethod
     def floats_of(words: Array) -> Array:
-        """The float32 numbers that ``words`` are."""
+        """``words`` reinterpreted as float32."""
         return jax.lax.bitcast_convert_type(words, jnp.float32)
 
     @staticmethod
@@ -53,12 +53,12 @@ class Packed:
         return np.concatenate([np.ascontiguousarray(doubles).view(np.uint32), floats.view(np.uint32)], axis=1)
 
 
-# JAX copies larger arguments of a callback on its own threads, all of which may be waiting for callbacks to return.
+# JAX copies larger arguments on its own threads, which may all be waiting for callbacks.
 _INLINE_BYTES = 2**16
 
 
 def on_host(function: Callable[[np.ndarray], np.ndarray], out_words: int) -> Callable[[Array], Array]:
-    """A host function of (n, words) uint32 as a function of arrays of any batching, called once for all of them."""
+    """Turn a host function of (n, words) uint32 into a function of arrays with any batching, called once per batch."""
 
     def call(words: Array) -> Array:
         n, width = words.shape
@@ -74,7 +74,7 @@ def on_host(function: Callable[[np.ndarray], np.ndarray], out_words: int) -> Cal
 
 
 def for_batches(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function of arrays with one batch axis (n, ...), called once for all copies under any nesting of ``vmap``."""
+    """Call a function with one batch axis (n, ...) once for all copies, under any nesting of ``vmap``."""
 
     @jax.custom_batching.custom_vmap
     def call(inputs: Any) -> Any:
@@ -91,29 +91,29 @@ def for_batches(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 class Hosted:
-    """An environment whose steps take place outside of JAX, which reports an error of a callback in its own words."""
+    """An environment with steps outside JAX, which stores errors of its callbacks."""
 
     _failure: str | None = None
     _apart: Self | None = None
 
     def apart(self) -> Self:
-        """The same environment on a host of its own."""
+        """The same environment with a separate host."""
         raise NotImplementedError
 
     def for_evaluation(self) -> Self:
-        """The same environment, for episodes that leave the ones here alone."""
+        """The same environment, for episodes that do not affect these."""
         self._apart = self._apart or self.apart()
         return self._apart
 
     def guarded(self, function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-        """The host's side of a callback, whose first error is kept for `failed`."""
+        """Host side of a callback, which stores its first error for `failed`."""
 
         def call(words: np.ndarray) -> np.ndarray:
             try:
                 return function(words)
             except Exception as error:
                 text = str(error)
-                if not type(error).__module__.startswith("envs."):  # of a stranger's code
+                if not type(error).__module__.startswith("envs."):  # of user code
                     text = f"{type(error).__name__}: {text}; its traceback:\n{traceback.format_exc()}"
                 self._failure = self._failure or text
                 self.close()
@@ -122,24 +122,24 @@ class Hosted:
         return call
 
     def failed(self) -> str | None:
-        """The error that ended the newest program, with the traceback of a stranger's code; reading clears it."""
+        """Error that ended the last program, with the traceback of user code; reading clears it."""
         apart = None if self._apart is None else self._apart.failed()
         failure, self._failure = self._failure or apart, None
         return failure
 
     def close(self) -> None:
-        """Release what the host holds; the next reset begins anew."""
+        """Release the host's resources; the next reset starts again."""
         if self._apart is not None:
             self._apart.close()
 
 
 @contextmanager
 def in_own_words(env: Any, kind: type[Exception] = ValueError) -> Iterator[Any]:
-    """Raise ``kind`` with what a callback of ``env`` raised, and close it after the block; None if it has no host."""
+    """Raise ``kind`` with the error of a callback of ``env``, and close it after the block; no-op without a host."""
     if not isinstance(env, Hosted):
         yield None
         return
-    logger = logging.getLogger("jax._src.callback")  # prints the error that is raised in better words
+    logger = logging.getLogger("jax._src.callback")  # JAX prints the error that is raised again below
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:

@@ -1,13 +1,13 @@
-"""MuJoCo's physics inside the compiled program itself: a physics task on MJX, without a host callback.
+"""MuJoCo's physics inside the compiled program: a physics task on MJX, without a host callback.
 
 From equal states, one control step of random actions on Gymnasium's locomotion tasks differs from the C engine's by at
-most 2e-4 of 1 + |observation|, on Humanoid, whose solver is another, by 6e-3. Integrators, contacts and the solver's
-tolerance are those of the compiled model. What differs from the C engine:
+most 2e-4 of 1 + |observation|; on Humanoid, which has another solver, by 6e-3. Integrators, contacts and the solver's
+tolerance are those of the compiled model. Differences from the C engine:
 
-* float32, and no PGS solver. A model that asks for it gets Newton: the same optimum, on Gymnasium's Humanoid 2e-5 from
-  PGS after one control step, closer than CG (6e-5).
-* A line search makes at most 10 steps, not 50: under ``vmap`` all of them are computed always. 8 already give the very
-  numbers of 50 on HalfCheetah, in half the time; 10 leave Humanoid's differences from the C engine as they are.
+* float32, and no PGS solver. A model with PGS uses Newton, which has the same optimum: on Gymnasium's Humanoid 2e-5
+  from PGS after one control step, closer than CG (6e-5).
+* A line search makes at most 10 steps instead of 50, because all of them are computed under ``vmap``. On HalfCheetah 8
+  steps give the numbers of 50 in half the time; on Humanoid 10 steps do not change the difference from the C engine.
 * MJX regularises with ``body_invweight0`` and ``dof_invweight0`` (see `Derived`), and scales its tolerance
   by the mass matrix in force; it reads no other derived constant.
 """
@@ -35,15 +35,15 @@ Array = jax.Array
 _TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL, beyond which its C engine calls a position, velocity or acceleration bad
 _LINE_SEARCH = 10  # steps of the solver's line search
 
-# Runge and Kutta's classical scheme: how far each stage advances from the start of the step, and its share in the sum.
+# Classical Runge-Kutta scheme: advance of each stage from the start of the step, and its weight in the sum.
 _STRIDES = np.array([0.5, 0.5, 1.0, 0.0], np.float32)
 _SHARES = np.array([1 / 6, 1 / 3, 1 / 3, 1 / 6], np.float32)
 
 
 def _library() -> Any:
-    """MJX's modules. The parts of a step are not exported; pyproject.toml pins the version they belong to."""
+    """MJX's modules, with the parts of a step, which are not public API; pyproject.toml pins the version."""
     physics_library()
-    with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that the optional Warp is not there
+    with contextlib.redirect_stdout(io.StringIO()):  # MJX prints a note if the optional Warp is missing
         for part in ("constraint", "forward", "io", "smooth", "solver", "types"):
             importlib.import_module(f"mujoco.mjx._src.{part}")
         return importlib.import_module("mujoco.mjx._src")
@@ -51,7 +51,7 @@ def _library() -> Any:
 
 @contextmanager
 def _as_mjx_needs() -> Iterator[None]:
-    """MJX broadcasts between ranks, and GPUs multiply float32 matrices with 10 bits by default."""
+    """Allow rank promotion, which MJX needs, and full float32 matrix products, which GPUs do not use by default."""
     with jax.numpy_rank_promotion("allow"), jax.default_matmul_precision("highest"):
         yield
 
@@ -61,10 +61,10 @@ DERIVED = ("body_invweight0", "dof_invweight0")
 
 
 class Derived:
-    """The constants `DERIVED` as functions of one factor, such as that on all masses.
+    """The constants `DERIVED` as functions of one factor, such as the factor on all masses.
 
     Each is ``nominal + t q(t)`` with ``t = log(factor) / log(LIMIT)`` and a Chebyshev series ``q``, so that a factor of
-    1 gives the nominal value exactly. Beyond ``[1 / LIMIT, LIMIT]`` they stay at the edge's values.
+    1 gives the nominal value exactly. Outside ``[1 / LIMIT, LIMIT]`` they are constant.
     """
 
     LIMIT = 4.0
@@ -102,15 +102,15 @@ class Derived:
 
 
 class MjxState(NamedTuple):
-    """One episode, and what outlives it: all that MJX needs to go on, which is far less than its ``Data``."""
+    """State of one episode, with a fault count that outlives it; much smaller than MJX's ``Data``."""
 
-    qpos: Array  # (nq,) metres and radians, about the origin that the task chooses (`PhysicsTask.recentred`)
+    qpos: Array  # (nq,) metres and radians, about the task's origin (`PhysicsTask.recentred`)
     qvel: Array  # (nv,)
-    warmstart: Array  # (nv,) accelerations, where the solver starts
-    memory: Array  # (M,) what the task keeps
+    warmstart: Array  # (nv,) accelerations, initial point of the solver
+    memory: Array  # (M,) memory of the task
     obs: Array  # (S,) float32, the newest observation
     time: Array  # () int32, control steps of this episode
-    faults: Array  # () int32, times the simulation of this copy was given up since it was created; survives resets
+    faults: Array  # () int32, failed simulations of this copy, across resets
 
 
 class MjxEnv:
@@ -132,7 +132,7 @@ class MjxEnv:
             compiled.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
         compiled.opt.ls_iterations = min(_LINE_SEARCH, compiled.opt.ls_iterations)
         if compiled.na:
-            raise ValueError(f"{task.name}: actuators with a state are not carried from step to step")
+            raise ValueError(f"{task.name}: actuators with a state are not supported on MJX")
         if "sensordata" in task.fields:
             raise ValueError(f"{task.name}: sensors are not computed on MJX; read the data fields they are made of")
         deriving = {name: factor for name, factor in task.scales.items() if factor.derives}
@@ -147,12 +147,11 @@ class MjxEnv:
             names = ", ".join(each.name for each in known)
             raise ValueError(f"{task.name}: MJX integrates by {names}; got {kind(compiled.opt.integrator).name}")
         self.integrator = known[kind(compiled.opt.integrator)]
-        # On the host, so that a program on any device takes them in as constants of its own.
+        # On the host, so that programs on any device embed them as constants.
         self._model = jax.device_get(self.mjx.io.put_model(compiled, impl="jax"))
         self._blank = jax.device_get(self.mjx.io.make_data(compiled, impl="jax"))
 
     def reset(self, key: Array, params: Any) -> tuple[Array, MjxState]:
-        """A new episode."""
         task, params = self.task, _float32(params)
         qpos, qvel, memory = task.start(jnp, task.noise(key), params)
         with _as_mjx_needs():
@@ -184,7 +183,7 @@ class MjxEnv:
         return state.obs, state, reward, terminated, truncated, {"final_observation": state.obs}
 
     def autoreset(self, key_step: Array, key_reset: Array, state: MjxState, action: Array, params: Any) -> Step:
-        """`envs.core.autoreset_step` that keeps the count of faults."""
+        """`envs.core.autoreset_step` that preserves the fault count."""
         _, state, reward, terminated, truncated, info = self.step(key_step, state, action, params)
         _, fresh = self.reset(key_reset, params)
         fresh = fresh._replace(faults=state.faults)
@@ -192,7 +191,7 @@ class MjxEnv:
         return state.obs, state, reward, terminated, truncated, info
 
     def faults(self, state: MjxState) -> Array:
-        """() int32, simulations that were given up, over all copies in ``state``."""
+        """() int32, failed simulations, over all copies in ``state``."""
         return jnp.sum(state.faults)
 
     def scaled_fields(self, params: Any) -> dict[str, Array]:
@@ -224,7 +223,7 @@ class MjxEnv:
     def _advance(self, state: MjxState, action: Array, params: Any) -> tuple[Physics, Drive, Array, Array]:
         """One control step: its physics, its last drive, the solver's next starting point (nv,), and ``full``.
 
-        ``full``: () bool, the engine had no room for a contact or constraint.
+        ``full``: () bool, the engine's buffers were too small for a contact or constraint.
         """
         task, once, fields = self.task, lasting(self.task), self.scaled_fields(params)
 
@@ -251,7 +250,7 @@ class MjxEnv:
         return Physics(qpos=qpos, qvel=qvel, **seen), drive, warmstart, full
 
     def run(self, substeps: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """``substeps`` of MuJoCo's: positions, velocities, the solver's next start, ``full`` and the task's fields.
+        """MuJoCo's ``substeps``: positions, velocities, the solver's next start, ``full`` and the task's fields.
 
         ``inputs``: positions, velocities, the solver's start, applied forces, fields of the model.
         """
@@ -264,7 +263,7 @@ class MjxEnv:
         return d.qpos, d.qvel, d.qacc_warmstart, jnp.bool_(False), seen
 
     def _integrated(self, m: Any, d: Any, substeps: int) -> Any:
-        """``substeps`` of MuJoCo's under what drives ``d``."""
+        """Advance ``d`` by MuJoCo's ``substeps``."""
         if self.integrator is None:
             return self._runge_kutta(m, d, substeps)
 
@@ -277,7 +276,7 @@ class MjxEnv:
     def _saturated(self, m: Any, d: Any) -> Any:
         """``m`` in which actuators at the limit of their force have no velocity gain, for the integrator.
 
-        Their force does not depend on the velocity. The C engine's implicit integrator knows, MJX's does not.
+        Their force does not depend on the velocity. The C engine's implicit integrator uses this, MJX's does not.
         """
         limited = self.compiled.actuator_forcelimited.astype(bool)
         if not limited.any():
@@ -296,16 +295,16 @@ class MjxEnv:
         forward, d = self.mjx.forward, self._placed(m, d)
         d = forward.fwd_actuation(m, forward.fwd_velocity(m, d))
         d = forward.fwd_acceleration(m, d)
-        if not d._impl.efc_J.size:  # no possible contact or limit: MJX's solver does not run
+        if not d._impl.efc_J.size:  # without possible contacts or limits MJX's solver does not run
             return d.replace(qacc=d.qacc_smooth)
         return self.mjx.solver.solve(m, d)
 
     def _realigned(self, m: Any, d: Any) -> Any:
         """``d`` with the C engine's friction between a capsule and the floor.
 
-        The pyramid of friction stands along the capsule. MJX turns it to a fixed direction where the capsule is
-        steeper than 60 degrees; the C engine, and this, never do. It moves Ant's observations by up to 1 in a step.
-        In a plane either direction is along the floor, and nothing needs to be turned.
+        The friction pyramid is aligned with the capsule. MJX rotates it to a fixed direction if the capsule is steeper
+        than 60 degrees; the C engine and this function do not. The rotation changes Ant's observations by up to 1 in
+        a step. Planar models need no correction, because both directions are along the floor.
         """
         contact = d._impl.contact
         types = jnp.asarray(m.geom_type)[contact.geom]
@@ -320,10 +319,10 @@ class MjxEnv:
         return self.mjx.constraint.make_constraint(m, d.tree_replace({"_impl.contact": contact.replace(frame=frame)}))
 
     def _runge_kutta(self, m: Any, d: Any, substeps: int) -> Any:
-        """``substeps`` of MJX's steps as one loop over their stages.
+        """MJX's ``substeps`` as one loop over their stages.
 
-        MJX writes each stage out. A program then holds four copies of the physics and takes as much longer to
-        compile, which on two cores is minutes.
+        MJX unrolls the stages, so that a program has four copies of the physics and takes minutes longer to compile on
+        two cores.
         """
         move, dt = self.mjx.forward._integrate_pos, m.opt.timestep
 
@@ -347,6 +346,6 @@ def _float32(params: Any) -> Any:
 
 
 def field_of(d: Any, name: str) -> Array:
-    """A data field by MuJoCo's name; MJX keeps some of them, by engine, in a part of their own."""
+    """Data field by MuJoCo's name; MJX stores some of them in a part per engine."""
     public = {field.name for field in dataclasses.fields(d)}
     return getattr(d if name in public else d._impl, name)

@@ -5,12 +5,12 @@ A control step of any engine is::
     for each of ``substeps``:  drive = control(qpos, qvel, memory, action, params);  one MuJoCo step under ``drive``
     obs, reward, terminated, memory = outcome(physics, memory, action, drive, params)
 
-and the beginning of an episode is::
+and an episode begins with::
 
     qpos, qvel, memory = start(noise, params);  obs, memory = opening(physics of qpos and qvel, memory, params)
 
-Every function takes ``xp``, ``numpy`` or ``jax.numpy``, and arrays with the same leading axes, written ``...`` below:
-(n,) on the C engine, which computes in float64, and none on MJX, which traces one copy in float32. A parameter is one
+Every function takes ``xp``, ``numpy`` or ``jax.numpy``, and arrays with equal leading axes, written ``...`` below:
+(n,) on the C engine, which computes in float64, and none on MJX, which traces one copy in float32. A parameter has one
 number per copy, (...).
 """
 
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from aesjax.registry import lookup
 from envs.physics.fields import Factor, nominal, physics_library
 
-#: Derived fields that follow from positions and velocities alone, and so exist before a first step.
+#: Derived fields of positions and velocities alone, which exist before the first step.
 AT_START = (
     *("xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis", "geom_xpos", "geom_xmat", "site_xpos"),
     *("site_xmat", "subtree_com", "cinert", "cvel"),
@@ -36,7 +36,7 @@ class Physics(SimpleNamespace):
     """``qpos`` (..., nq), ``qvel`` (..., nv), and the derived fields that a task names, under MuJoCo's names.
 
     Shapes are MuJoCo's, after the leading axes; rotation matrices are (..., 3, 3). Derived fields describe the state
-    before the last sub-step, as after ``mj_step``, or the newest state where the task is ``fresh``.
+    before the last sub-step, as after ``mj_step``, or the newest state if the task is ``fresh``.
     """
 
     qpos: Any
@@ -56,7 +56,7 @@ class Start(NamedTuple):
 
 
 class Drive(NamedTuple):
-    """Forces during a sub-step; None leaves a kind of force out, and must do so always or never."""
+    """Forces during a sub-step; None omits a kind of force, in all sub-steps or in none."""
 
     ctrl: Any  # (..., nu) in the model's units
     qfrc_applied: Any = None  # (..., nv) generalised forces
@@ -73,10 +73,10 @@ class Outcome(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """A shape in pictures of a task that touches nothing: a goal, say."""
+    """A visual shape without contacts, such as a goal."""
 
     kind: str  # of MuJoCo's geoms: sphere, capsule, ellipsoid, cylinder, box
-    size: Any  # (3,) as of a geom
+    size: Any  # (3,) as in a geom
     place: Any  # (3,) metres
     rotation: Any  # (3, 3)
     colour: Any  # (3,) in [0, 1]
@@ -86,24 +86,24 @@ class PhysicsTask(ABC):
     """A task on a MuJoCo model, for any engine. Subclasses set the attributes and write the functions."""
 
     name: str
-    model: Any  # the compiled MjModel, from wherever the task has it; engines do not write to it
+    model: Any  # the compiled MjModel; engines do not modify it
     obs_size: int  # S
     action_size: int  # A, in [-1, 1] each; need not be the model's nu
     time_limit: int  # control steps of an episode
     substeps: int  # physics steps of a control step
-    params: Any  # a NamedTuple of numbers: names and nominal values of all that may drift or be swept
-    #: Parameter -> the model fields it multiplies; parameters that are not here are the task's own to read. No two may
-    #: scale the same field.
+    params: Any  # a NamedTuple of numbers: nominal values of all parameters that may drift or be swept
+    #: Parameter -> the model fields it multiplies; the task reads the other parameters. No two may scale the same
+    #: field.
     scales: Mapping[str, Factor]
-    fields: tuple[str, ...] = ()  # of MjData, what `outcome` reads beyond positions and velocities
-    start_fields: tuple[str, ...] = ()  # of `AT_START`, what `opening` reads; those of the unscaled model
-    memory_size: int = 0  # M, numbers of an episode that are not in the physics: goals, targets, earlier actions
-    held: bool = False  # `control` gives the same in all sub-steps: it is called once, and the sub-steps are one call
-    fresh: bool = False  # `fields` are computed again at the new state
+    fields: tuple[str, ...] = ()  # fields of MjData that `outcome` reads besides positions and velocities
+    start_fields: tuple[str, ...] = ()  # fields of `AT_START` that `opening` reads, of the unscaled model
+    memory_size: int = 0  # M, numbers of an episode outside the physics: goals, targets, earlier actions
+    held: bool = False  # `control` is constant over sub-steps: it is called once, and all sub-steps are one call
+    fresh: bool = False  # `fields` are recomputed at the new state
 
     @abstractmethod
     def noise(self, key: Any) -> Any:
-        """(K,) random numbers for one `start`, drawn in JAX, the same on every engine."""
+        """(K,) random numbers for one `start`, drawn in JAX and equal on every engine."""
 
     @abstractmethod
     def start(self, xp: ModuleType, noise: Any, params: Any) -> Start:
@@ -111,36 +111,36 @@ class PhysicsTask(ABC):
 
     @abstractmethod
     def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: Any) -> tuple[Any, Any]:
-        """First observation (..., S) and memory (..., M), of ``physics`` with ``start_fields``; nothing has moved."""
+        """First observation (..., S) and memory (..., M), from ``physics`` with ``start_fields``, before any step."""
 
     @abstractmethod
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: Any) -> Drive:
-        """Forces in the next sub-step. ``physics`` has current positions and velocities and nothing else."""
+        """Forces in the next sub-step. ``physics`` has only current positions and velocities."""
 
     @abstractmethod
     def outcome(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: Any) -> Outcome:
-        """The result of a control step; ``memory`` is from before it, ``drive`` from its last sub-step."""
+        """Result of a control step; ``memory`` is from before it, ``drive`` from its last sub-step."""
 
     def settle(self, xp: ModuleType, qpos: Any, qvel: Any) -> Any:
-        """Velocities (..., nv) to go on with after a sub-step, for limits that MuJoCo has not; as they are."""
+        """Velocities (..., nv) after a sub-step, for limits that MuJoCo lacks; by default unchanged."""
         return qvel
 
     def recentred(self, xp: ModuleType, qpos: Any, memory: Any) -> tuple[Any, Any]:
-        """The same state where float32 resolves it best, e.g. with the origin at the body; for engines in float32."""
+        """Equivalent state with better float32 resolution, such as the origin at the body; for float32 engines."""
         return qpos, memory
 
     def markers(self, memory: Any) -> Sequence[Marker]:
-        """Marks in a picture besides the model, for one environment with ``memory`` (M,) NumPy; none."""
+        """Markers in a picture, for one environment with ``memory`` (M,) NumPy; by default none."""
         return ()
 
 
 def lasting(task: PhysicsTask) -> bool:
-    """Whether a control step of ``task`` is one call of the engine, with nothing to do between its sub-steps."""
+    """Whether a control step of ``task`` is one call of the engine, without work between sub-steps."""
     return task.held and type(task).settle is PhysicsTask.settle
 
 
 def expect(task: PhysicsTask, function: str, lead: tuple[int, ...], obs: Any, memory: Any) -> None:
-    """Refuse what a ``function`` of ``task`` returned for copies with leading axes ``lead`` in another shape."""
+    """Raise if a ``function`` of ``task`` returned a wrong shape for copies with leading axes ``lead``."""
     for kind, value, size in (("obs", obs, task.obs_size), ("memory", memory, task.memory_size)):
         if value.shape != (*lead, size):
             shape = (*lead, size)
@@ -148,11 +148,11 @@ def expect(task: PhysicsTask, function: str, lead: tuple[int, ...], obs: Any, me
 
 
 def check(task: PhysicsTask) -> None:
-    """Refuse a task that contradicts itself or its model, before anything is compiled.
+    """Raise for a task that is inconsistent with itself or its model, before compilation.
 
     Raises:
-      UnknownNameError: (a ``KeyError``) a scaled parameter or a data field that does not exist.
-      ValueError: two factors on one field, forces of a ``fresh`` state. AttributeError: a model field does not exist.
+      UnknownNameError: (a ``KeyError``) an unknown scaled parameter or data field.
+      ValueError: two factors on one field, forces of a ``fresh`` state. AttributeError: an unknown model field.
     """
     known = dict.fromkeys(dir(physics_library().MjData))
     for what, names, there in (

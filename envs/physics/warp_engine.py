@@ -1,8 +1,8 @@
 """Control steps of a physics task on MuJoCo Warp (`impl="warp"` of MJX), for all copies in one call.
 
-Warp's kernels take every world at once, and their buffers for contacts have one size for all worlds together. So the
-physics of a step is a function of whole batches: `jax.vmap` over runs and environments flattens into its leading axis.
-What a task adds (observation, reward, forces of its own) stays a function of one copy.
+Warp's kernels process all worlds together and share one contact buffer. So the physics of a step is a function of
+complete batches: `jax.vmap` over runs and environments flattens into its leading axis. The functions of a task
+(observation, reward, forces) remain functions of one copy.
 """
 
 import copy
@@ -32,7 +32,7 @@ class Sizes(NamedTuple):
 
 
 def measured_sizes(model: Any) -> Sizes:
-    """Twice the most contacts and constraint rows that the C engine has under random controls, and 16."""
+    """Twice the largest number of contacts and constraint rows in the C engine under random controls, plus 16."""
     mujoco = physics_library()
     rng, data = np.random.default_rng(0), mujoco.MjData(model)
     limited = model.actuator_ctrllimited.astype(bool)
@@ -50,13 +50,13 @@ def measured_sizes(model: Any) -> Sizes:
 
 
 class WarpEnv(MjxEnv):
-    """`MjxEnv` with the physics of a step on MuJoCo Warp; poses at rest are still MJX's.
+    """`MjxEnv` with the physics of a step on MuJoCo Warp; initial states are computed by MJX.
 
     Args:
       sizes: room for contacts and constraints per world; by default measured.
 
     Raises:
-      ModuleNotFoundError: Warp is not installed; the text says what to install.
+      ModuleNotFoundError: Warp is not installed; the text names the package.
     """
 
     def __init__(self, task: PhysicsTask, sizes: Sizes | None = None) -> None:
@@ -67,7 +67,7 @@ class WarpEnv(MjxEnv):
                 f"engine 'warp' needs '{error.name}', which is not installed: pip install 'aesjax[warp]'",
                 name=error.name,
             ) from None
-        warp.config.log_level = warp.LOG_ERROR  # one of its warnings is that there is no CUDA driver
+        warp.config.log_level = warp.LOG_ERROR  # Warp warns if there is no CUDA driver
         super().__init__(task)
         self.sizes = measured_sizes(task.model) if sizes is None else sizes
         self._exact = copy.copy(self.compiled)
@@ -78,25 +78,25 @@ class WarpEnv(MjxEnv):
         self.about = {"engine": "warp", "graph_mode": mode.name}
         model = jax.device_get(self.mjx.io.put_model(self._exact, impl="warp", graph_mode=mode))
         forces = any(name in FORCES for name in task.fields)
-        # Its own warnings are printed by kernels; the flags that they stand for are read instead.
+        # Kernels print warnings; their flags are read instead.
         options = {"run_rne_postconstraint": forces, "warn_overflow": 0}
         self._warp = model.tree_replace({f"opt._impl.{name}": value for name, value in options.items()})
         self._subtree = subtrees(self.compiled.body_parentid)
 
     def scaled_fields(self, params: Any) -> dict[str, Array]:
-        """`MjxEnv.scaled_fields`, and the mass of each body with all below it, which Warp reads."""
+        """`MjxEnv.scaled_fields`, and the subtree mass of each body, which Warp reads."""
         fields = super().scaled_fields(params)
         if "body_mass" in fields:
             fields["body_subtreemass"] = jnp.asarray(self._subtree) @ fields["body_mass"]
         return fields
 
     def run(self, substeps: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """`MjxEnv.run`, of all copies in one call."""
+        """`MjxEnv.run` of all copies in one call."""
         out = for_batches(partial(self._worlds, substeps))(jax.tree.map(lambda x: x[None], inputs))
         return jax.tree.map(lambda x: x[0], out)
 
     def _worlds(self, substeps: int, inputs: Any) -> Any:
-        """``substeps`` of MuJoCo's of n worlds under the forces on them; every leaf has the leading axis n."""
+        """MuJoCo's ``substeps`` of n worlds under their forces; every leaf has the leading axis n."""
         n = inputs[0].shape[0]
         sizes = {"naconmax": n * self.sizes.contacts, "njmax": self.sizes.rows}
         blank = jax.device_get(self.mjx.io.make_data(self._exact, impl="warp", **sizes))

@@ -86,7 +86,7 @@ class ReacherParams(NamedTuple):
     max_torque: Any = np.array([4.0, 2.0], np.float32)  # (2,) of shoulder and elbow
     max_speed: Any = np.float32(10.0)  # () of a joint's angle per second
     target: Any = np.array([0.0, 0.6], np.float32)  # (2,) position that the tip must hold
-    width: Any = np.float32(0.15)  # () distance of the tip from the target at which half the reward is paid
+    width: Any = np.float32(0.15)  # () distance of the tip from the target at which the reward is one half
     start_spread: Any = np.float32(0.5)  # () half width of the start angles
     time_step: Any = np.float32(0.05)  # () seconds
 
@@ -110,14 +110,14 @@ def inertia(angles: _Array, params: ReacherParams) -> _Array:
 class Reacher:
     """Hold the tip at a fixed target: observation ``(cos, sin)`` of both angles and both speeds, never the tip.
 
-    Reward ``1 / (1 + |tip - target|^2 / width^2)``. Under other lengths the target lies at other angles, which are not
+    Reward ``1 / (1 + |tip - target|^2 / width^2)``. Under other lengths the target is at other angles, which are not
     observed.
     """
 
     spec = EnvSpec(obs_size=6, action_size=2, time_limit=100)
 
     def reset(self, key: _Array, params: ReacherParams) -> tuple[_Array, ReacherState]:
-        """Angles about zero, the arm stretched along the x axis and at rest."""
+        """The arm stretched along the x axis with small random angles, at rest."""
         angles = params.start_spread * jax.random.uniform(key, (2,), jnp.float32, -1.0, 1.0)
         state = ReacherState(angles, jnp.zeros(2, jnp.float32), jnp.zeros((), jnp.int32))
         return self._observe(state), state
@@ -219,7 +219,6 @@ PENDULUM = Task(
     params=PendulumParams(),
     channels=(Channel("gravity", 5.0, 15.0, 10.0),),
     apply_drift=lambda params, values: params._replace(gravity=values[0]),
-    negative_returns=True,
     description="Gymnasium's Pendulum-v1 with drifting gravity; not in the paper",
 )
 
@@ -237,7 +236,6 @@ REACHER = Task(
     apply_drift=lambda params, values: params._replace(
         lengths=values[:2], masses=jnp.stack([params.masses[0], values[2]]), friction=values[3]
     ),
-    negative_returns=False,
     description="planar two-link arm; link lengths, payload and joint friction drift",
 )
 
@@ -255,6 +253,5 @@ CARTPOLE = Task(
     apply_drift=lambda params, values: params._replace(
         length=values[0], pole_mass=values[1], track_friction=values[2], slope=values[3]
     ),
-    negative_returns=False,
     description="cart-pole swing-up; pole length and mass, track friction and slope drift",
 )

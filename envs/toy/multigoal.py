@@ -1,4 +1,4 @@
-"""Tasks ``toy`` (four hidden goals, one of which pays double) and ``toy_multigoal_classic``; drift shifts the goals."""
+"""Tasks ``toy`` (four hidden goals, one with double reward) and ``toy_multigoal_classic``; drift shifts the goals."""
 
 import math
 from functools import cache
@@ -37,7 +37,7 @@ class PointState(NamedTuple):
 
 
 def goal_reward(position: Array, params: MultiGoalParams) -> Array:
-    """Reward () of being at ``position`` (2,): ``max_i w_i exp(-|p - g_i|^2 / (2 width^2))``, >= 0."""
+    """Reward () at ``position`` (2,): ``max_i w_i exp(-|p - g_i|^2 / (2 width^2))``, >= 0."""
     away = position[None, :] - (params.goals + params.goal_offset[None, :])
     return jnp.max(params.weights * jnp.exp(-jnp.sum(away**2, axis=1) / (2.0 * params.width**2)))
 
@@ -45,8 +45,8 @@ def goal_reward(position: Array, params: MultiGoalParams) -> Array:
 class MultiGoal:
     """``p' = clip(p + 0.1 a + 0.01 n, -1, 1)``, observation ``p``, 50 steps; the goals are not observed.
 
-    Reward ``goal_reward(p') - 0.01 |a|^2``. Episodes are truncated, never terminated. An optimal policy that
-    knows the goals earns about 47.8 of at most 50 without drift.
+    Reward ``goal_reward(p') - 0.01 |a|^2``. Episodes are truncated, never terminated. An optimal policy
+    with known goals earns about 47.8 of at most 50 without drift.
     """
 
     spec = EnvSpec(obs_size=2, action_size=2, time_limit=50)
@@ -74,7 +74,6 @@ TASK = Task(
     params=PARAMS,
     channels=(Channel("goal_offset", -0.5, 0.5, 0.0, size=2, kind="planar"),),
     apply_drift=lambda params, values: params._replace(goal_offset=values),
-    negative_returns=False,
     description="2-D multi-goal: four hidden goals, one worth double; drift moves them together",
 )
 
@@ -93,7 +92,7 @@ class ClassicParams(NamedTuple):
 
 
 class ClassicMultiGoal(MultiGoal):
-    """The landscape of soft Q-learning, to compare with its figures: ``p' = clip(p + a, -7, 7)``, observed as it is.
+    """The landscape of soft Q-learning, to compare with its figures: ``p' = clip(p + a, -7, 7)``, fully observed.
 
     Haarnoja et al. 2017, "Reinforcement Learning with Deep Energy-Based Policies", section 5.1 and its example.
     Reward ``-30 |a|^2 - min_i |p' - g_i|^2``, plus 10 and the end of the episode within distance 1 of a goal;
@@ -122,7 +121,7 @@ def build_classic(goal_shift: float = 3.5, time_limit: int = 30) -> Task:
     """Task ``toy_multigoal_classic``.
 
     Args:
-      goal_shift: length of a relocation; by default 0.5 in normalised coordinates; the authors' code has 0.5 in these.
+      goal_shift: length of a relocation; by default 0.5 in normalised coordinates; 0.5 here in the authors' code.
       time_limit: steps of an episode; 1000 in the authors' code.
 
     Raises:
@@ -138,7 +137,6 @@ def build_classic(goal_shift: float = 3.5, time_limit: int = 30) -> Task:
         params=ClassicParams(),
         channels=(Channel("goal_offset", -goal_shift, goal_shift, 0.0, size=2, kind="planar"),),
         apply_drift=lambda params, values: params._replace(goal_offset=values),
-        negative_returns=True,
         description="soft Q-learning's multi-goal task: positions in [-7, 7], negative returns, ends at a goal",
         options={"goal_shift": goal_shift, "time_limit": time_limit},
     )

@@ -1,10 +1,9 @@
-"""The optimal return of task ``toy`` when the goals are known: finite-horizon value iteration on a grid.
+"""Optimal return of task ``toy`` with known goals: finite-horizon value iteration on a grid.
 
-A next position is worth ``W = reward + value to go``, whatever led to it, and the control cost is a sum over
-the two axes. So the best action is found by two one-dimensional passes, ``max_a W(p + 0.1 a) - cost(a)``
-along x, then along y, over actions that move by whole cells: no interpolation inside the recursion. Process
-noise enters as a three-point rule per axis with the right variance. Returns are undiscounted over the time
-limit, like evaluation returns.
+The value of a next position is ``W = reward + value to go``, and the control cost is a sum over the two axes. So the
+best action is found by two one-dimensional passes, ``max_a W(p + 0.1 a) - cost(a)`` along x, then along y, over actions
+that move by an integer number of cells, without interpolation. Process noise is a three-point rule per axis with the
+correct variance. Returns are undiscounted over the time limit, like evaluation returns.
 """
 
 import jax
@@ -18,7 +17,7 @@ Array = jax.Array
 
 _NODES = 201  # per axis; cell 0.01, so off-grid goals cost less than 0.05 % of the return
 _CELL = 2.0 / (_NODES - 1)
-_NOISE_CELLS = 2  # the noise rule uses nodes at -2, 0, +2 cells: good for a standard deviation of up to 0.02
+_NOISE_CELLS = 2  # the noise rule has nodes at -2, 0, +2 cells: valid for a standard deviation of up to 0.02
 _HORIZON = MultiGoal.spec.time_limit
 _REACH = 10  # cells moved by a full action
 _LINE = np.linspace(-1.0, 1.0, _NODES, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Environment steps per second of the MuJoCo and Isaac tasks: alone and in Gymnasium's loop."""
+"""Environment steps per second of the MuJoCo and Isaac tasks, compiled and in Gymnasium's loop."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _LENGTH = 50  # control steps per call
 
 
 def named(tasks: str) -> tuple[str, ...]:
-    """The tasks of a comma-separated list in which ``mujoco`` and ``isaac`` are families and ``all`` is both.
+    """Tasks of a comma-separated list; ``mujoco`` and ``isaac`` are families, ``all`` is both.
 
     Raises:
       UnknownNameError: (a ``KeyError``) neither a task nor a family.
@@ -32,7 +32,7 @@ def named(tasks: str) -> tuple[str, ...]:
 
 
 def stepped(name: str, engine: str, num_envs: int) -> Timer:
-    """Random actions with auto-reset in a compiled scan, the environments shared by all devices as runs of a study."""
+    """Random actions with auto-reset in a compiled scan, with environments on all devices like runs of a study."""
     devices = jax.local_devices()
     world, each = World(envs.make(name, engine=engine), 1000), num_envs // len(devices)
     params = jax.tree.map(jnp.asarray, world.task.params)
@@ -83,7 +83,7 @@ def _gymnasium(name: str) -> Timer:
 
 
 def measured(name: str, engines: Sequence[str], num_envs: int, rounds: int) -> dict[str, Any]:
-    """One task with ``num_envs`` environments on every engine and, if it is Gymnasium's, in Gymnasium's loop."""
+    """Rates of a task with ``num_envs`` environments on every engine and, if Gymnasium has it, in Gymnasium's loop."""
     contestants = {engine: stepped(name, engine, num_envs) for engine in engines}
     if name in mujoco.TASKS:
         contestants["gymnasium"] = _gymnasium(name)

@@ -1,6 +1,6 @@
-"""rejax's SAC and PPO as contestants of `aesjax bench`: reads one JSON case per line, answers with its rate.
+"""rejax's SAC and PPO for `aesjax bench`: reads one JSON case per line and writes its rate.
 
-Runs in an environment of its own (rejax pins gymnax 0.0.9). The timed work is rejax's own `train_iteration` in a
+Runs in a separate environment, because rejax pins gymnax 0.0.9. The timed work is rejax's own `train_iteration` in a
 `fori_loop`, vmapped over seeds, without evaluation: for SAC collection of `num_envs` steps and one gradient step each,
 for PPO a rollout and its epochs.
 """
@@ -17,7 +17,7 @@ PPO_ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 8, 128, 10, 4
 
 
 def make_algorithm(name, width, batch):
-    """The algorithm, iterations per call, and units of work per iteration: gradient steps, or environment steps."""
+    """Algorithm, iterations per call, and gradient or environment steps per iteration."""
     hidden, common = (width, width), {"env": "Pendulum-v1", "gamma": 0.97, "learning_rate": 1e-3}
     common |= {"total_timesteps": 10**8, "eval_freq": 10**8}
     if name == "ppo":
@@ -28,7 +28,7 @@ def make_algorithm(name, width, batch):
 
 
 def make_timer(algorithm, runs, width, batch, seconds):
-    """A function that does a fixed amount of work and returns its rate."""
+    """Function that does a fixed amount of work and returns its rate."""
     algo, iterations, work = make_algorithm(algorithm, width, batch)
     state = jax.jit(jax.vmap(algo.init_state))(jax.random.split(jax.random.PRNGKey(0), runs))
 

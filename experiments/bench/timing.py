@@ -1,7 +1,7 @@
-"""Updates (PPO: environment steps) per second of the methods of a carrier beside rejax, and the record of a bench.
+"""Updates (PPO: environment steps) per second of a carrier's methods and of rejax, and the record of a bench.
 
-A single absolute rate means little on a shared machine, so each round times all contestants one after another and
-ratios are taken within a round.
+Absolute rates vary on a shared machine, so each round times all contestants one after another and ratios are taken
+within a round.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ Case = tuple[str, Callable[[], dict[str, Any]]]  # name and measurement
 
 
 def until(work: Callable[[], float]) -> Timer:
-    """Repeat ``work``, which returns its number of steps, for the target time."""
+    """Rate of ``work``, which returns its number of steps and is repeated for the target time."""
 
     def timer() -> float:
         began, steps = time.perf_counter(), 0.0
@@ -44,9 +44,9 @@ def until(work: Callable[[], float]) -> Timer:
 
 
 def timed(config: StudyConfig) -> Timer:
-    """Training of a study with one carrier: updates per second of all runs, of PPO environment steps.
+    """Updates (PPO: environment steps) per second of all runs in the training of a study with one carrier.
 
-    The runs are placed on devices as in the study. The first interval, in which a run warms up, is not timed.
+    Runs are placed on devices as in the study. The first interval, with the warm-up, is not timed.
     """
     (prepared,) = prepare(config)
     carrier, batches = prepared.share.carrier, prepared.batches
@@ -72,11 +72,11 @@ def interleaved(contestants: Mapping[str, Timer], rounds: int, ratios: Mapping[s
     """Medians of the contestants, ratios of pairs of them within rounds, and the rates of every round.
 
     Args:
-      ratios: name -> two contestants; pairs that do not take part are left out.
+      ratios: name -> two contestants; pairs with a missing contestant are omitted.
     """
     names, measured = list(contestants), []
     for index in range(rounds):
-        order = names[index % len(names) :] + names[: index % len(names)]  # another one is first in every round
+        order = names[index % len(names) :] + names[: index % len(names)]  # the order rotates
         measured.append({name: contestants[name]() for name in order})
     summary = {}
     for ratio, (above, below) in ratios.items():
@@ -88,10 +88,10 @@ def interleaved(contestants: Mapping[str, Timer], rounds: int, ratios: Mapping[s
 
 
 def measure(cases: Sequence[Case], out: Path | None, about: Mapping[str, Any]) -> None:
-    """Measure one case after another, print it, and write the record to ``out`` before the first and after each.
+    """Measure cases one after another, print them, and write the record to ``out`` before the first and after each.
 
-    So a process that is killed leaves the finished cases, and in `left_out` the names of the others. A case that fails
-    (out of memory, say) is recorded with its reason.
+    After a kill the record has the finished cases, and the names of the others in `left_out`. A failed case, such as
+    out of memory, is recorded with its reason.
 
     Raises:
       ValueError: ``out`` exists.
@@ -111,7 +111,7 @@ def measure(cases: Sequence[Case], out: Path | None, about: Mapping[str, Any]) -
         result: dict[str, Any]
         try:
             result = case()
-        except Exception as error:  # the rest can still be measured
+        except Exception as error:  # other cases can still be measured
             result = {"error": f"{type(error).__name__}: {store.reason(error)[:200]}"}
         peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # since the call began
         left.remove(name)
@@ -136,7 +136,7 @@ def config_of(carrier: str, method: str, runs: int) -> StudyConfig:
 
 
 def measured(carrier: str, methods: Sequence[str], runs: int, rounds: int, rejax: Any = None) -> dict[str, Any]:
-    """One carrier with so many vmapped runs of each method, a program of its own; ``rejax`` as of `installed`."""
+    """Rates of one carrier, with the given number of vmapped runs per method in one program; ``rejax``: `installed`."""
     configs = {method: config_of(carrier, method, runs) for method in methods}
     contestants = {method: timed(config) for method, config in configs.items()}
     if carrier in ("sac", "ppo") and rejax is not None:
@@ -152,7 +152,7 @@ def measured(carrier: str, methods: Sequence[str], runs: int, rounds: int, rejax
 
 @contextmanager
 def installed() -> Iterator[subprocess.Popen]:
-    """rejax in a virtual environment of its own: a process that reads a JSON case per line and answers with a rate.
+    """Start rejax in a temporary virtual environment: a process that reads a JSON case per line and writes a rate.
 
     Raises:
       ValueError: it could not be installed.
@@ -171,7 +171,7 @@ def installed() -> Iterator[subprocess.Popen]:
 
 
 def _rejax(process: Any, algorithm: str, runs: int) -> Timer:
-    """Its SAC or PPO at equal sizes, compiled."""
+    """rejax's SAC or PPO at equal sizes, compiled."""
     case = {"algorithm": algorithm, "runs": runs, "width": 64, "batch": 128, "seconds": TARGET_SECONDS}
 
     def ask() -> float:

@@ -1,4 +1,4 @@
-"""The command line: `aesjax run | submit | report | replay | ...`, a module each; `aesjax --help` names them all."""
+"""The command line: `aesjax run | submit | report | replay | ...`, one module per group of commands."""
 
 import gc
 import os
@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         return command(argv)
     except ModuleNotFoundError as error:
         if "." in str(error.name) or str(error.name) in ("aesjax", "agents", "envs", "experiments"):
-            raise  # a mistake of the program
+            raise  # a bug
         print(f"aesjax: {error.name} is not installed: pip install 'aesjax[lab]'", file=sys.stderr, flush=True)
         return 2
     except KeyboardInterrupt:
@@ -33,12 +33,12 @@ def main(argv: list[str] | None = None) -> int:
 def entry() -> None:
     """The `aesjax` command.
 
-    An interrupted process ends without Python's own end, in which JAX takes its backends down although a compiler may
-    still run in another thread. Tracing makes a million objects that are all in use: looking for garbage among them
-    takes a tenth of a start.
+    An interrupted process skips Python's shutdown, in which JAX closes its backends while a compiler may still run in
+    another thread. Garbage collection is delayed, because tracing creates a million live objects and collecting them
+    takes a tenth of the start-up time.
     """
     gc.set_threshold(200_000, 10, 10)
-    for number in SIGNALS:  # an orderly end, with the clean-up of what is being written
+    for number in SIGNALS:  # as an exception, so that partial files are removed
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
     guard_streams()
@@ -47,6 +47,6 @@ def entry() -> None:
         try:
             sys.stdout.flush()
             sys.stderr.flush()
-        finally:  # the terminal may have hung up
+        finally:  # the terminal may be closed
             os._exit(code)
     sys.exit(code)

@@ -18,7 +18,7 @@ _FIRST = ("hopper", "halfcheetah", "ant", "humanoid", "isaac_ant")  # with --gpu
 
 @dataclass
 class Bench:
-    """Measure updates (PPO: environment steps) per second, on request beside rejax, or the rates of physics tasks."""
+    """Measure updates (PPO: environment steps) per second, optionally of rejax too, or the rates of physics tasks."""
 
     out: Path | None = None
     """JSON file for the record, written after every case; must not exist."""
@@ -27,25 +27,25 @@ class Bench:
     methods: str = "fixed,aes"
     """Comma-separated schedules with adaptations; their times are compared with the first."""
     runs: tuple[int, ...] = (1, 25)
-    """Numbers of vmapped runs."""
+    """Numbers of vmapped runs, comma-separated."""
     rounds: int = 5
     """Timed rounds; all contestants are interleaved in every round."""
     rejax: bool = False
-    """Also measure rejax's SAC and PPO, in a virtual environment of its own made in a temporary folder."""
+    """Also measure rejax's SAC and PPO, installed into a temporary virtual environment."""
     physics: str | None = None
-    """Instead: environment steps of comma-separated physics tasks, or of mujoco, isaac or all."""
+    """Measure environment steps of physics tasks instead: comma-separated tasks, mujoco, isaac or all."""
     engines: tuple[Literal["mujoco", "mjx", "warp"], ...] = ("mujoco",)
     """With --physics: the engines."""
     envs: int = 128
     """With --physics: number of parallel environments, a multiple of the number of devices."""
     gpu: bool = False
-    """Instead: every carrier, and every physics task on warp and mjx, most important first; needs --out."""
+    """Measure every carrier, and every physics task on warp and mjx, most important first; needs --out."""
     devices: int | None = None
     """Devices to use; on a CPU one per core by default."""
 
 
 def execute(options: Bench) -> int:
-    """Measure and, if asked, write the record."""
+    """Measure, and write the record if --out is given."""
     with refusing():
         start_jax(options.devices)
         from experiments.bench import timing
@@ -57,7 +57,7 @@ def execute(options: Bench) -> int:
 
 
 def _cases(options: Bench, rejax: Any) -> "list[timing.Case]":
-    """Raises ValueError, UnknownNameError: a task, carrier or number that does not exist or fit."""
+    """Cases to measure; ValueError or UnknownNameError for an invalid task, carrier or number."""
     import jax
 
     from agents import CARRIERS

@@ -1,6 +1,6 @@
-"""The subcommands of `aesjax`, of which only the chosen one imports what it needs.
+"""The subcommands of `aesjax`; only the chosen one imports its dependencies.
 
-Nothing here starts JAX before the number of devices is set.
+JAX starts after the number of devices is set.
 """
 
 import sys
@@ -48,7 +48,7 @@ _EXECUTE = dict(_COMMANDS.values())
 
 
 def command(argv: list[str] | None = None) -> int:
-    """Run what was typed; returns the exit code."""
+    """Parse and run a command line; returns the exit code."""
     typed = sys.argv[1:] if argv is None else argv
     if typed[:1] == ["--version"]:
         print(f"aesjax {metadata.version('aesjax')}")

@@ -1,4 +1,4 @@
-"""The one place where what goes wrong becomes a sentence and an exit code."""
+"""Conversion of errors to one sentence and an exit code."""
 
 import errno
 import os
@@ -7,44 +7,43 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-LONGEST = 1200  # characters of a refusal
-TRACEBACK = "AESJAX_TRACEBACK"  # variable of the environment; 1: show the traceback behind a sentence
+LONGEST = 1200  # longest message, characters
+TRACEBACK = "AESJAX_TRACEBACK"  # environment variable; 1: also show the traceback
 _TRACEBACK = "\nTraceback (most recent call last):"
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
 
 
 class Refusal(Exception):
-    """The request is impossible; the text is one sentence, and nothing was written."""
+    """An invalid request; the text is one sentence, and nothing was written."""
 
 
 def _one_line(text: str) -> str:
-    """A message about typed text as one line of bounded length."""
+    """A message as one line of bounded length."""
     line = " ".join(text.split())
     line = "".join(letter if letter.isprintable() else "?" for letter in line)
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
 def say(text: str) -> None:
-    """A line on stderr, marked as ours."""
+    """Print a line on stderr with the prefix `aesjax:`."""
     print(f"aesjax: {text}", file=sys.stderr, flush=True)
 
 
 def guard_streams() -> None:
-    """Let standard output and error print any text in any locale, and into nothing where they are closed."""
+    """Make standard output and error print any text in any locale, and discard it if they are closed."""
     for name in ("stdout", "stderr"):
-        stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115 -- None where it was closed
+        stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115 -- None if it was closed
         stream.reconfigure(errors="backslashreplace")
         setattr(sys, name, stream)
 
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Errors that a person can act on become a `Refusal`; a mistake of the program keeps its traceback.
+    """Turn errors that a user can act on into a `Refusal`; bugs keep their traceback.
 
     With `AESJAX_TRACEBACK=1` in the environment a refusal also shows the traceback of its error.
 
-    The first kind are ValueError, OSError, a module that is not installed, and look-ups of unknown names, which are
-    KeyErrors of a class of their own. A plain KeyError has no sentence to show.
+    User errors are ValueError, OSError, missing modules and `UnknownNameError`. Other KeyErrors are bugs.
     """
     try:
         yield
@@ -53,7 +52,7 @@ def refusing() -> Iterator[None]:
             raise
         raise Refusal(str(error)) from _shown(error)
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        if isinstance(error, BrokenPipeError):  # nobody reads on, which is no mistake
+        if isinstance(error, BrokenPipeError):  # the reader closed the pipe, which is not an error
             raise
         text = getattr(error, "strerror", None) or str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
@@ -68,9 +67,9 @@ def _shown(error: Exception) -> Exception | None:
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """The exit code of ``command``: its own, 2 with a sentence for a refusal, 0 for a reader that stopped early.
+    """Exit code of ``command``: its own, 2 with a message for a refusal, 0 if the reader of its output stopped early.
 
-    Output that nobody reads to its end (`| head`) ends the command quietly.
+    A closed output pipe (`| head`) ends the command silently.
     """
     try:
         code = command()
@@ -79,10 +78,10 @@ def guarded(command: Callable[[], int]) -> int:
     except Refusal as refusal:
         if refusal.__cause__ is not None:
             traceback.print_exception(refusal.__cause__)
-        text, mark, lines = str(refusal).partition(_TRACEBACK)  # of a simulator's own code, which keeps its lines
+        text, mark, lines = str(refusal).partition(_TRACEBACK)  # of simulator code, whose messages have several lines
         say(_one_line(text) + mark + lines)
         return WRONG
-    except OSError as error:  # of standard output, which Python would write once more at its end
+    except OSError as error:  # of standard output, which Python would flush again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return DONE

@@ -13,18 +13,18 @@ from experiments.study.process import start_jax
 
 @dataclass
 class Report:
-    """Write DIR/report from the results in DIR, or one report of several studies (tasks of a family) together."""
+    """Write DIR/report from the results in DIR, or one report of several studies, such as the tasks of a family."""
 
     directories: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of finished studies."""
     out: Path | None = None
-    """With several folders: where the report goes; must be new or empty."""
+    """With several folders: folder of the report; must be new or empty."""
     tensorboard: Path | None = None
     """Also write every logged number of every run as TensorBoard events into this folder, new or empty."""
 
 
 def report(options: Report) -> int:
-    """Merge if several folders are given, and write the report."""
+    """Write the report of one study, or of several merged studies."""
     from experiments.report import write_report
     from experiments.report.live import write_tensorboard
     from experiments.report.merge import merge_studies
@@ -34,7 +34,7 @@ def report(options: Report) -> int:
     with refusing():
         folders, out = options.directories, options.out
         if not folders or (len(folders) > 1) != (out is not None):
-            raise ValueError("report needs the folder of a finished study, or several and --out, where they are merged")
+            raise ValueError("report needs the folder of a finished study, or several folders and --out")
         folder = folders[0] if out is None else merge_studies(folders, out)
         if options.tensorboard is not None:
             count = write_tensorboard(open_results(folder).rows(store.CURVES), options.tensorboard)
@@ -45,14 +45,14 @@ def report(options: Report) -> int:
 
 @dataclass
 class Calibrate:
-    """Compare the proxies recorded in DIR with the true drift: the bound that they give on it, how often it holds."""
+    """Compare the proxies recorded in DIR with the true drift: their bound on it, and how often the bound holds."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of a finished study."""
     out: Path | None = None
-    """Folder for calibration.json and calibration.md, which must not be there yet; by default DIR."""
+    """Folder for calibration.json and calibration.md, which must not exist; by default DIR."""
     delta: float = 0.1
-    """Share of fresh runs that may break the bound; needs at least 1/delta - 1 runs of every method."""
+    """Share of new runs that may exceed the bound; needs at least 1/delta - 1 runs of every method."""
 
 
 def calibrate(options: Calibrate) -> int:
@@ -69,11 +69,11 @@ def calibrate(options: Calibrate) -> int:
 
 @dataclass
 class Audit:
-    """Judge every quantitative claim of the AES paper by finished studies: reproduced, not reproduced, or not testable
-    with what there is, and why."""
+    """Check every quantitative claim of the AES paper against finished studies: reproduced, not reproduced, or not
+    testable with these studies, with the reason."""
 
     directories: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of finished studies, records, or folders that hold them."""
+    """Folders of finished studies, records, or folders that contain them."""
     json: Path | None = None
     """Also write everything as JSON into this file; - is standard output."""
     out: Path | None = None
@@ -81,7 +81,7 @@ class Audit:
 
 
 def audit(options: Audit) -> int:
-    """Judge, print the table, and write what was asked for."""
+    """Check the claims, print the table, and write the requested files."""
     from rich.console import Console
     from rich.markdown import Markdown
 
@@ -91,7 +91,7 @@ def audit(options: Audit) -> int:
 
     with refusing():
         if not options.directories:
-            raise ValueError("audit needs a record or the folder of a finished study, or one that holds some")
+            raise ValueError("audit needs a record, or a folder with one or more finished studies")
         data = audit.audit(options.directories)
         console = Console(stderr=not {str(options.json), str(options.out)}.isdisjoint(store.STDOUT))
         for table in audit.tables(data):
@@ -109,7 +109,7 @@ def audit(options: Audit) -> int:
 
 @dataclass
 class Video:
-    """Film an episode of one policy of the finished study in DIR, under the drift of one moment of its run."""
+    """Record a video of one episode of a stored policy in DIR, under the drift at one moment of its run."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of a finished study."""
@@ -122,11 +122,11 @@ class Video:
     seed: int | None = None
     """Training seed; by default the first."""
     at: float = 1.0
-    """Share of the run, 0 to 1: its drift is in force, and the stored policy nearest to it acts (changes and end)."""
+    """Moment as a share of the run, 0 to 1. Its drift is in force; the nearest stored policy (changes, end) acts."""
 
 
 def video(options: Video) -> int:
-    """Film, and print the path, the policy's step, the drift and the return."""
+    """Write the video, and print its path, the policy's step, the drift and the return."""
     with refusing():
         start_jax(None)
         from experiments.session.results import Results
@@ -141,19 +141,19 @@ def video(options: Video) -> int:
 
 @dataclass
 class Export:
-    """Write the agents that studies on the pattern steady ended with into a small folder for `--warm-start`."""
+    """Write the final agents of studies with the pattern steady into a small folder for `--warm-start`."""
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of finished studies of one task; every carrier is taken from the first that trained it."""
+    """Folders of finished studies of one task; every carrier is taken from the first study that trained it."""
     out: Path
     """Folder for the agents; must be new or empty."""
     results: bool = False
-    """Instead add the results of the studies to the record in --out, which `aesjax audit` reads. A study of the same
+    """Add the results of the studies to the record in --out instead, which `aesjax audit` reads. A study with the same
     name is replaced, and folders of other studies in configurations become names."""
 
 
 def export(options: Export) -> int:
-    """Write the agents or results, and print where."""
+    """Write the agents or results, and print their path."""
     from experiments.paper.record import record
     from experiments.study.warm import export_agents
 

@@ -1,4 +1,4 @@
-"""`aesjax list`: every name that may be typed"""
+"""`aesjax list`: all available names"""
 
 import json
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ _OFFERED = {
     **{"schedules": "schedule", "adaptations": "adaptation", "proxies": "proxy"},
     **{"tasks": "task", "patterns": "pattern", "carriers": "carrier"},
 }
-_Names = dict[str, dict[str, str]]  # kind -> name -> one line about it
+_Names = dict[str, dict[str, str]]  # kind -> name -> description in one line
 
 
 @dataclass
 class List:
-    """Print the names that may be typed, each with one line about it: tasks, simulators, carriers, schedules,
-    adaptations, controls, proxies, patterns, tables, presets, and where compiled programs are stored."""
+    """Print the available names, each with a short description: tasks, simulators, carriers, schedules,
+    adaptations, controls, proxies, patterns, tables, presets, and the cache of compiled programs."""
 
     kind: tyro.conf.Positional[str | None] = None
     """One of the kinds above; by default all."""
     json: bool = False
-    """Print an object: kind, name, line."""
+    """Print as JSON: kind, name, description."""
 
 
 def execute(options: List) -> int:
@@ -70,8 +70,8 @@ def _collected() -> _Names:
         "simulators": {f"{PREFIX}{name}": f"Isaac Gym's, which {own} follows" for name, own in GYM_TASKS.items()}
         | {
             f"{PREFIX}Isaac-...": f"Isaac Lab's: any of its ids, such as {', '.join(LAB_TASKS)}",
-            f"{PREFIX}{NATIVE}TASK": "a task from above on the surface of Isaac Gym, to try the bridge",
-            f"{PREFIX}MODULE:FUNCTION": "the environment that this function of num_envs and seed returns",
+            f"{PREFIX}{NATIVE}TASK": "a task from above with Isaac Gym's interface, to test the bridge",
+            f"{PREFIX}MODULE:FUNCTION": "the environment returned by a function of num_envs and seed",
         },
         "carriers": {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()},
         "schedules": {"baseline": "the carrier's own weight"} | summaries(SCHEDULES),
@@ -94,7 +94,7 @@ def _collected() -> _Names:
 
 
 def _offered(kind: str) -> dict[str, str]:
-    """The names that installed packages offer, with their place or the reason why they cannot be used."""
+    """Names that installed packages register, with their module or the reason why they cannot be used."""
     from experiments.study.method import code_of, find, offered
 
     lines = {}

@@ -17,12 +17,12 @@ from experiments.study.process import start_jax
 
 @dataclasses.dataclass(frozen=True)
 class Methods:
-    """Methods as they are typed."""
+    """Methods on the command line."""
 
     carriers: Names = None
     """Carriers (agents), comma-separated, or all; by default sac."""
     schedules: Names = None
-    """Schedules, comma-separated, each with options if need be (aes:proxy=td_mean:lambda_max=inf) and with adaptations
+    """Schedules, comma-separated, each optionally with options (aes:proxy=td_mean:lambda_max=inf) and adaptations
     (aes_r+window+refresh:strength=0.5); baseline is the carrier's own weight (SAC: auto-tuned). By default
     baseline,aes,aes_r."""
     config: Folder = None
@@ -36,11 +36,11 @@ class Runtime:
     out: Folder = None
     """Folder for the results; must be new or empty unless --resume is given. By default runs/DATE-TIME-TASK."""
     resume: bool = False
-    """Continue an interrupted study in --out; its options need not be typed again."""
+    """Continue an interrupted study in --out; its options need not be repeated."""
     dry_run: bool = False
-    """Train nothing and write nothing: print runs, memory and the time that a trial of about ten seconds suggests."""
+    """Print the number of runs, memory, and a time estimate from a trial of about ten seconds; nothing is written."""
     quiet: bool = False
-    """Show no progress."""
+    """Do not show progress."""
     report: bool = True
     """Write the report at the end."""
     tensorboard: Folder = None
@@ -58,7 +58,7 @@ class Runtime:
 @tyro.conf.configure(tyro.conf.OmitArgPrefixes)
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Train a sweep: every carrier under every schedule, pattern and seed, then write the report."""
+    """Train every carrier under every schedule, pattern and seed, then write the report."""
 
     methods: Methods = dataclasses.field(default_factory=Methods)
     study: Study = dataclasses.field(default_factory=Study)
@@ -69,7 +69,7 @@ def execute(options: Run) -> int:
     """Train, write the report, and name the runs that diverged."""
     with refusing():
         runtime = options.runtime
-        # JAX starts once, and modules that a text names may use it.
+        # JAX starts once, and modules named in texts may use it.
         start_jax(runtime.devices, runtime.out if runtime.resume else None)
         alone = runtime.resume and (options.methods, options.study) == (Methods(), Study())
         study = None if alone else study_of(options)
@@ -77,7 +77,7 @@ def execute(options: Run) -> int:
 
 
 def study_of(options: Any) -> Study:
-    """The study that was typed, with its methods as objects."""
+    """The study of a command line, with its methods as objects."""
     from experiments.study.text import parse_methods
 
     typed = options.methods
@@ -94,7 +94,7 @@ def train(study: Study | None, runtime: Runtime) -> int:
     """Train a study and report it; the exit code.
 
     Args:
-      study: None: the one that began in the folder of ``runtime``.
+      study: None: the study that began in the folder of ``runtime``.
     """
     from experiments.report.live import writers
     from experiments.session.forecast import forecast
@@ -105,7 +105,7 @@ def train(study: Study | None, runtime: Runtime) -> int:
 
     out = runtime.out
     with refusing(), ExitStack() as stack:
-        if runtime.sim_python is not None:  # of this machine, and so no part of the study's configuration
+        if runtime.sim_python is not None:  # specific to this machine, and so not part of the study's configuration
             from envs.bridge.names import PYTHON
 
             os.environ[PYTHON] = str(runtime.sim_python)
@@ -115,7 +115,7 @@ def train(study: Study | None, runtime: Runtime) -> int:
         out = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task}"
         start_jax(runtime.devices, out if runtime.resume else None)
         config = begun(out) if study is None else study.config
-        prepared = prepare(config)  # refusals come before a folder is claimed
+        prepared = prepare(config)  # errors must occur before the folder is locked
         if runtime.dry_run:
             check_free(out)
             print(*forecast(config, prepared), sep="\n")
@@ -153,14 +153,14 @@ def train(study: Study | None, runtime: Runtime) -> int:
             say(f"interrupted; the training is complete. For the report:\n  aesjax report {shlex.quote(str(out))}")
             return INTERRUPTED
     if outcome.faults:
-        say(f"the physics engine gave up on {outcome.faults} simulations, which were reset; see manifest.json")
+        say(f"{outcome.faults} simulations failed in the physics engine and were reset; see manifest.json")
     for line in outcome.diverged:
         say(line)
     return DIVERGED if outcome.diverged else DONE
 
 
 def _again(study: Study | None, runtime: Runtime, out: Path) -> str:
-    """The command that continues a study; without options of the ``study`` where the folder holds them."""
+    """Command that continues a study; without options of the ``study`` if the folder has them."""
     words = shlex.split(study.command_or_none() if study else "") or ["aesjax", "run"]
     plain = vars(Runtime(out))
     given = {name: value for name, value in vars(runtime).items() if value != plain[name]}

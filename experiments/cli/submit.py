@@ -35,12 +35,12 @@ class Cluster:
     cpus: int | None = None
     """Cores of a part, by default 1."""
     sbatch: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Any other option of sbatch, NAME=VALUE; may be given several times."""
+    """Any other option of sbatch, NAME=VALUE; may be repeated."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """Show the parts of a study that `aesjax submit` began: their states, and the last lines of those that failed."""
+    """Show the parts of a study that `aesjax submit` began: their states, and the last output of failed parts."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of the study."""
@@ -48,20 +48,20 @@ class Status:
 
 @dataclass(frozen=True)
 class Join:
-    """Make one study of the parts that `aesjax submit` had trained; also done at the end of the last part."""
+    """Join the parts that `aesjax submit` trained into one study; also done automatically after the last part."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of the study."""
     report: bool = True
-    """Write the report, too, if the study was submitted with one."""
+    """Also write the report, if the study was submitted with one."""
 
 
 @tyro.conf.configure(tyro.conf.OmitArgPrefixes)
 @dataclass(frozen=True)
 class Submit:
-    """Train a study in parts that do not depend on each other, as one array job of SLURM, and make one study of them.
-    Takes the options of `aesjax run`; with --resume and --out alone it trains the parts that have not ended and that
-    nothing trains, and given options of the jobs replace those before."""
+    """Train a study in independent parts, as one array job of SLURM, and join them into one study. Takes the options
+    of `aesjax run`. With --resume and --out alone it resubmits unfinished parts without a running job; options of the
+    jobs replace the earlier options."""
 
     cluster: Cluster = field(default_factory=Cluster)
     methods: Methods = field(default_factory=Methods)
@@ -100,14 +100,14 @@ def _planned(out: Path, options: Submit) -> "StudyPlan":
 
     runtime, parts = options.runtime, options.cluster.parts
     if out.exists() and (not out.is_dir() or not folder.is_empty(out)):
-        hint = "add --resume to go on with its parts, or " if (out / store.PLAN).exists() else ""
+        hint = "add --resume to continue its parts, or " if (out / store.PLAN).exists() else ""
         raise ValueError(f"--out {out} is not an empty folder; {hint}choose another one")
     if runtime.sim_python is not None:
         os.environ[PYTHON] = str(runtime.sim_python.absolute())  # jobs inherit it
     start_jax(None)
     study = study_of(options)
     paths = {name: Path(path).absolute() for name in ("controls_from", "start") if (path := getattr(study, name))}
-    study = dataclasses.replace(study, **paths)  # jobs begin in another folder
+    study = dataclasses.replace(study, **paths)  # jobs start in another folder
     config = study.config
     runs = sum(counts_of(config).values())
     if parts is None or not 1 <= parts <= runs:
@@ -120,7 +120,7 @@ def _planned(out: Path, options: Submit) -> "StudyPlan":
 
 
 def _resumed(out: Path, options: Submit) -> "StudyPlan":
-    """The plan in the folder with the options of the jobs that are given now."""
+    """Stored plan with the given options of the jobs."""
     from experiments.study import slurm
 
     if (options.methods, options.study, options.cluster.parts) != (Methods(), Study(), None):
@@ -130,7 +130,7 @@ def _resumed(out: Path, options: Submit) -> "StudyPlan":
 
 
 def _job(cluster: Cluster, before: Any) -> dict[str, Any]:
-    """Parameters of submitit's executor: those ``before``, replaced by the options that are given (ValueError)."""
+    """Parameters of submitit's executor: ``before``, updated by the given options; ValueError for invalid ones."""
     from experiments.study.slurm import SHORTEST
 
     if cluster.time is not None and cluster.time < SHORTEST:
@@ -146,7 +146,7 @@ def _job(cluster: Cluster, before: Any) -> dict[str, Any]:
 
 
 def status(options: Status) -> int:
-    """Print a line for each part, then the last lines of those that have to be trained again."""
+    """Print a line for each part, then the last output of failed parts."""
     from experiments.study import slurm, store
 
     with refusing():
@@ -170,7 +170,7 @@ def status(options: Status) -> int:
 
 
 def join(options: Join) -> int:
-    """Join the parts unless that was done, and write the report if the study was submitted with one."""
+    """Join the parts if necessary, and write the report if the study was submitted with one."""
     from experiments.report import write_report
     from experiments.study import slurm
 

@@ -1,4 +1,4 @@
-"""`aesjax table grid`: the studies of a part of the design, their record, and its tables"""
+"""`aesjax table grid`: studies of a part of the design, their record, and its tables"""
 
 import dataclasses
 from pathlib import Path
@@ -11,25 +11,25 @@ from experiments.cli.run import Runtime, train
 from experiments.session.study import Study, Text, Whole
 from experiments.study.process import start_jax
 
-#: Of these a finished study may have more than a table needs.
+#: Fields of which a finished study may have more values than a table needs.
 _CONTAINED = ("methods", "patterns", "seeds")
 _SIZED = ("settings", "replay_capacity", "warmup")  # they follow from the carriers
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Train what is missing of a part of the design, add it to a record, and print the record's tables, ours beside
-    the paper's."""
+    """Train the missing studies of a part of the design, add them to a record, and print the record's tables with the
+    paper's numbers."""
 
     name: tyro.conf.Positional[Literal["grid"]]
-    """grid: methods with equal tuning, the paper's two among them, and controls."""
+    """grid: methods with equal tuning, including the paper's two, and controls."""
     part: str
     """A, B, C, D, E, F or appendix; `aesjax list tables` describes them."""
     out: Path
-    """Folder of the studies, of tables.md and of the record. A finished study in it is not trained again, and an
-    interrupted one is continued."""
+    """Folder of the studies, tables.md and the record. Finished studies in it are not trained again, interrupted ones
+    are continued."""
     preset: Literal["small", "paper"] = "small"
-    """Sizes: small (hours to a day on two cores), or paper, those of the paper as far as they are known."""
+    """Sizes: small (hours to a day on two cores), or paper (the paper's, as far as stated)."""
     tasks: str | None = None
     """Comma-separated tasks of the part instead of all."""
     carriers: str = "sac,ppo,sql,meow"
@@ -49,16 +49,16 @@ class Table:
     devices: Whole = None
     """Devices to use; on a CPU one per core by default."""
     dry_run: bool = False
-    """Name the studies that are missing, with runs, memory and a forecast of the time; train and write nothing.
-    Controls, which need finished studies, are left out."""
+    """Print the missing studies with runs, memory and a time estimate; nothing is trained or written. Controls, which
+    need finished studies, are omitted."""
     quiet: bool = False
-    """Show no progress."""
+    """Do not show progress."""
     report: bool = False
     """Write the report of every study."""
 
 
 def execute(options: Table) -> int:
-    """Train what is not finished, then record it and print the tables."""
+    """Train unfinished studies, record them and print the tables."""
     from experiments.paper import tables
     from experiments.paper.design import cells, controls
     from experiments.paper.record import read, record
@@ -93,7 +93,7 @@ def execute(options: Table) -> int:
 
 
 def _train(options: Table, folder: Path, study: Study) -> int:
-    """Train a study that is not finished; the exit code."""
+    """Train an unfinished study; returns the exit code."""
     from experiments.study import store
 
     if (folder / store.MANIFEST).exists():
@@ -107,7 +107,7 @@ def _train(options: Table, folder: Path, study: Study) -> int:
 
 
 def _check(folder: Path, study: Study) -> None:
-    """Refuse a finished study that is not, or does not contain, the one that was asked for."""
+    """Raise for a finished study that does not contain the requested one."""
     from experiments.study import store
 
     wanted, there = study.config.to_json(), store.read_json(folder / store.CONFIG)

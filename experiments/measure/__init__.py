@@ -1,4 +1,4 @@
-"""From return curves to the metrics, intervals and comparisons of a study."""
+"""Metrics, intervals and comparisons of a study from its return curves."""
 
 from experiments.measure.stats import holm, paired_differences, t_interval
 from experiments.measure.summary import summarise

@@ -20,11 +20,11 @@ _LOWER = ("drop_run", "drop_run_safe", "loss_rate", "recovery", "recovery_robust
 LOWER_IS_BETTER = frozenset(_LOWER)
 PAIRED = ("mean_return", "later_return", "final_return", "nauc_task", "nauc_task_safe", *_LOWER)
 VERSUS = ("mean_return", "later_return", "nauc_task_safe")  # compared with constants and controls, too
-#: Not compared without drift: the first are zero by definition there, and nothing changes that the last could follow.
+#: Not compared without drift: DropRatios are zero by definition, and there is no first change.
 _UNDER_DRIFT = ("drop_run", "drop_run_safe", "loss_rate", "later_return")
 BEST_CONSTANT, CONSTANT = "best_constant", "constant"
 
-#: Of a comparison: the method is better or worse at a Holm-adjusted p-value below 5 % with at least `ENOUGH` pairs.
+#: Outcomes; better and worse need a Holm-adjusted p-value below 5 % and at least `ENOUGH` pairs.
 OUTCOMES = BETTER, WORSE, NOT_SIGNIFICANT = "better", "worse", "not significant"
 EQUIVALENT = "equivalent"  # not significant, and the interval lies within the margin
 ENOUGH = 5  # pairs of runs
@@ -46,14 +46,14 @@ class Scope(NamedTuple):
     tasks: tuple[str, ...]
 
     def keys(self, study: RecordedStudy, method: str, pattern: str) -> list[RunKey]:
-        """The runs that are aggregated."""
+        """Keys of the aggregated runs."""
         return [
             k for k in study.runs if k.family == self.family and k.task in self.tasks and k[2:4] == (method, pattern)
         ]
 
 
 def scopes(study: RecordedStudy) -> Iterator[Scope]:
-    """Every family, after its tasks where it has several."""
+    """Every family, preceded by its tasks if it has several."""
     for family in dict.fromkeys(k.family for k in study.runs):
         tasks = study.tasks(family)
         if len(tasks) > 1:
@@ -67,7 +67,7 @@ def matrix(
     """(M, n) values, one column per seed of the study; NaN where a run is missing or has no value.
 
     Args:
-      method: one, or the one of every task.
+      method: one for all tasks, or a map from task to method.
     """
     names = {task: method if isinstance(method, str) else method.get(task, "") for task in scope.tasks}
     keys = [[RunKey(scope.family, t, name, pattern, seed) for seed in study.seeds()] for t, name in names.items()]
@@ -75,7 +75,7 @@ def matrix(
 
 
 def draw_interval(arrays: Sequence[np.ndarray], statistic: Callable, *, seed: int, replicates: int) -> stats.Interval:
-    """Bootstrap with a fresh generator, so that an interval does not depend on which others the study has."""
+    """Bootstrap with a new generator, so that an interval does not depend on other intervals of the study."""
     return stats.bootstrap_interval(np.random.default_rng(seed), arrays, statistic, replicates=replicates)
 
 
@@ -90,12 +90,12 @@ class Paired(NamedTuple):
 
     @property
     def difference(self) -> np.ndarray:
-        """(M, n), NaN where there is no pair."""
+        """(M, n), NaN without a pair."""
         return self.ours - self.theirs
 
     @property
     def pairs(self) -> int:
-        """How many pairs of runs there are."""
+        """Number of pairs of runs."""
         return int(np.sum(np.isfinite(self.difference)))
 
 
@@ -109,10 +109,10 @@ def paired(
     metric: str,
     draw: Callable,
 ) -> Paired:
-    """Compare two methods on the values of a metric by run; the interval ends at the metric's bounds.
+    """Compare two methods on the values of a metric by run; the interval is clipped to the metric's bounds.
 
     Args:
-      opponent: one method, or the one of every task.
+      opponent: one for all tasks, or a map from task to method.
       draw: interval of a statistic of arrays, `draw_interval` with seed and replicates.
     """
     ours, theirs = (matrix(study, column, scope, of, pattern) for of in (method, opponent))
@@ -125,14 +125,14 @@ def paired(
 
 
 def comparable(metric: str, pattern: str) -> bool:
-    """Whether two methods can differ in a metric under a pattern by its definition."""
+    """Whether two methods can differ in a metric under a pattern, by the metric's definition."""
     return pattern != STEADY or metric not in _UNDER_DRIFT
 
 
 def comparisons(
     study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str, opponents: Opponents, draw: Callable
 ) -> Iterator[tuple]:
-    """Rows of the tidy frame without Holm's correction; ``X:vs=KIND`` where it is not the baseline."""
+    """Rows of the tidy frame without Holm's correction; ``X:vs=KIND`` for opponents other than the baseline."""
     baseline, keys = baseline_of(method, study.methods()), scope.keys(study, method, pattern)
     requested: list[tuple[str, Any, tuple[str, ...]]] = [] if baseline is None else [("", baseline, PAIRED)]
     for kind, cell in opponents.items():
@@ -156,7 +156,7 @@ def comparisons(
 
 
 def _statistics(pair: Paired, metric: str, segments: int, draw: Callable, *, brief: bool) -> dict[str, stats.Interval]:
-    """Kind of comparison -> its value and interval; ``brief``: mean difference and p-value alone."""
+    """Kind of comparison -> value and interval; ``brief``: mean difference and p-value only."""
     results = {"paired": pair.interval, "p": stats.Interval(pair.p, NAN, NAN)}
     if brief:
         return results
@@ -175,8 +175,8 @@ def with_holm(rows: list[tuple], asides: Collection[str] = ()) -> list[tuple]:
 
     Args:
       rows: of `comparisons`.
-      asides: methods that others are compared with. They are adjusted apart, so that a control that joins a study
-        changes no p-value of its methods.
+      asides: constants and controls. They are adjusted separately, so that adding a control to a study changes no
+        p-value of its methods.
     """
     groups: dict[tuple, list[tuple]] = {}
     for row in rows:
@@ -199,7 +199,7 @@ def constants_of(study: RecordedStudy) -> list[str]:
 
 
 def asides_of(study: RecordedStudy) -> set[str]:
-    """Methods that others are compared with: constants and controls."""
+    """Constants and controls, which serve as opponents of other methods."""
     return {*constants_of(study), *(name for name, method in study.definitions.items() if method.control is not None)}
 
 
@@ -208,10 +208,10 @@ def _is_baseline(method: Any) -> bool:
 
 
 def best_of(scores: Scores, methods: Sequence[str], pattern: str) -> str | None:
-    """The method with the highest mean score under ``pattern``; None where none has any.
+    """Method with the highest mean score under ``pattern``; None without scores.
 
-    By the seeds that all of them have, if there are any; on the runs that it is then compared on, so it looks a little
-    better than it is: a hard opponent.
+    Only common seeds are used, if there are any. The choice uses the runs of the comparison itself, so the mean of the
+    chosen method is biased upwards.
     """
     present = {m: runs for m in methods if (runs := scores.get(m, {}).get(pattern))}
     common = set.intersection(*map(set, present.values())) if present else set()
@@ -229,10 +229,10 @@ def scores_of(study: RecordedStudy, task: str) -> Scores:
 
 
 def opponents_of(study: RecordedStudy, method: str) -> Opponents:
-    """The opponents of a method besides its baseline; nothing for a constant or a control.
+    """Opponents of a method besides its baseline; empty for a constant or a control.
 
-    The best constant in hindsight is the carrier's with the highest mean return on the task under the pattern, of at
-    least two; a single constant is an opponent as it is. A control belongs to the method that its definition names.
+    The best constant, chosen in hindsight, is the carrier's constant with the highest mean return on the task under the
+    pattern, of at least two. A single constant is an opponent itself. A control is an opponent of its own method.
     """
     definition = study.definitions.get(method)
     if definition is None or method in asides_of(study):
@@ -245,7 +245,7 @@ def opponents_of(study: RecordedStudy, method: str) -> Opponents:
         scores = {task: scores_of(study, task) for task in dict.fromkeys(task for task, _ in cells)}
         best = {cell: best_of(scores[cell[0]], constants, cell[1]) for cell in cells}
         chosen[BEST_CONSTANT] = {cell: name for cell, name in best.items() if name is not None}
-    # A carrier is compared with its only constant once: the constant against its baseline.
+    # The only constant of a carrier is compared with the baseline once.
     elif constants and not any(map(_is_baseline, (definition, mine[constants[0]]))):
         chosen[CONSTANT] = dict.fromkeys(cells, constants[0])
     for name, other in mine.items():
@@ -265,11 +265,11 @@ class Contrast(NamedTuple):
 def contrasts(
     differences: Mapping[Any, np.ndarray], *, margin: Mapping[Any, float] | float = 0.0
 ) -> dict[Any, Contrast]:
-    """The contrasts of a table of paired differences (higher is better), with Holm's correction over all of them.
+    """Contrasts of a table of paired differences (higher is better), with Holm's correction over the table.
 
     Args:
       differences: cell -> (n,) over seeds, NaN where a run is missing.
-      margin: of equivalence: a difference that is not significant is equivalent where its interval lies within it.
+      margin: equivalence margin; a difference that is not significant is equivalent if its interval lies within it.
     """
     adjusted = stats.holm([stats.paired_t_p(d) for d in differences.values()])
     found = {}

@@ -1,4 +1,4 @@
-"""Learning curves: what a valid one is, and the area under it."""
+"""Learning curves: validation, and the area under them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ class IncompleteRunError(ValueError):
 
 
 class Metric(NamedTuple):
-    """A number, or the reason why there is none."""
+    """A number, or the reason for its absence."""
 
     value: float  # NaN when undefined
     reason: str = ""  # why the value is NaN, e.g. "normaliser_not_above_floor"; empty otherwise
-    literal_unsafe: bool = False  # a run with a negative area entered a literal ratio
+    literal_unsafe: bool = False  # a run with a negative area entered a raw ratio
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def auc(curve: Curve) -> float:
 
 
 def mean_return(curve: Curve) -> float:
-    """``auc(curve) / T``: the return averaged over the whole of training, in units of return."""
+    """``auc(curve) / T``: the return averaged over all of training, in units of return."""
     return auc(curve) / curve.horizon
 
 
@@ -80,9 +80,9 @@ def final_return(curve: Curve, share: float = 0.1) -> float:
 
 
 def later_return(curve: Curve, changes: np.ndarray) -> float:
-    """Mean of the evaluations after the first change, in units of return; NaN where there are none.
+    """Mean of the evaluations after the first change, in units of return; NaN if there are none.
 
-    What was learned before anything drifted is not in it, unlike in `mean_return`.
+    Unlike `mean_return`, it excludes learning before the first change.
     """
     later = curve.returns[curve.steps > changes[0]] if len(changes) else np.empty(0)
     return float(np.mean(later)) if later.size and not curve.diverged else float("nan")
@@ -90,11 +90,11 @@ def later_return(curve: Curve, changes: np.ndarray) -> float:
 
 def change_steps(horizon: float, segments: int) -> np.ndarray:
     """(K,) environment steps ``k T / segments``, K = segments - 1, at which the drift enters its next segment."""
-    return np.arange(1, segments) * horizon / segments  # multiply first: exact where T is a multiple of segments
+    return np.arange(1, segments) * horizon / segments  # multiply first: exact if T is a multiple of segments
 
 
 def nan_mean(values: np.ndarray | Sequence[float], axis: int | None = None) -> np.ndarray:
-    """Mean over the finite entries along ``axis``; NaN, without a warning, where there are none."""
+    """Mean over the finite entries along ``axis``; NaN, without a warning, if there are none."""
     values = np.asarray(values, np.float64)
     valid = np.isfinite(values)
     count = np.sum(valid, axis=axis)

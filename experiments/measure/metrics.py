@@ -1,4 +1,4 @@
-"""nAUC and DropRatio, raw and floor-corrected (safe under negative returns); NaN where undefined.
+"""nAUC and DropRatio, raw and floor-corrected (defined for negative returns); NaN where undefined.
 
 Every function takes mean returns ``AUC / T`` (they weigh tasks of different horizons alike; with equal
 horizons the ratios equal those of the areas) with axes (..., M tasks, n seeds); leading axes are bootstrap replicates.
@@ -19,7 +19,7 @@ _ZERO = "normaliser_is_zero"
 
 
 def guarded(denominator: np.ndarray, reference: np.ndarray, floor: np.ndarray | None) -> np.ndarray:
-    """The denominator, or NaN where it is too small to divide by; never clipped, never made positive.
+    """The denominator, or NaN if it is too small; it is never clipped or made positive.
 
     Floor-corrected: at most 1e-3 of ``max(|reference|, |floor|, 1e-8)``. Raw: exactly zero.
     ``reference`` is the mean return of SAC on Steady, in the same units.
@@ -98,7 +98,7 @@ def drop_run(
 
 
 def reason_of(value: float, numerator: np.ndarray, normaliser: np.ndarray, floors: np.ndarray | None) -> str:
-    """Why a ratio of means over runs (..., n) is NaN; empty if it is not."""
+    """Reason for a NaN ratio of means over runs (..., n); empty otherwise."""
     if np.isfinite(value):
         return ""
     if any(np.any(np.all(~np.isfinite(np.asarray(runs, np.float64)), axis=-1)) for runs in (numerator, normaliser)):

@@ -1,4 +1,4 @@
-"""How long a run needs to regain its level after an abrupt change, and the same when nothing changed."""
+"""Time to regain the level after an abrupt change, and its null value without a change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ class Recovery:
 
     @property
     def total(self) -> float:
-        """Sum of the applicable durations over T: the paper's formula, restricted, hence a lower bound."""
+        """Sum of the applicable durations over T: the paper's formula, restricted and hence a lower bound."""
         applies = self.applicable
         return float(np.sum(self.duration[applies])) / self.horizon if np.any(applies) else float("nan")
 
     @property
     def recovered_fraction(self) -> float:
-        """Share of the applicable changes that recovered before the next one; print it beside ``total``."""
+        """Share of the applicable changes that recovered before the next change; report it with ``total``."""
         return float(nan_mean(np.where(self.applicable, self.recovered, np.nan)))
 
     @property
     def n_not_applicable(self) -> int:
-        """Number of changes left out because the level was not above the floor."""
+        """Number of changes excluded because the level was not above the floor."""
         return int(np.sum(~self.applicable))
 
 
@@ -63,10 +63,9 @@ def _windows(curve: Curve, changes: Changes) -> tuple[np.ndarray, np.ndarray, li
 
 
 def recovery(curve: Curve, changes: Changes) -> Recovery:
-    """The AES paper's recovery: first evaluation that reaches the last one before the change.
+    """The AES paper's recovery: time to the first evaluation that reaches the last evaluation before the change.
 
-    A level of one noisy evaluation takes time to reach again even if nothing changed: publish ``null_recovery``
-    beside it.
+    Regaining a single noisy evaluation takes time even without a change, so report ``null_recovery`` with it.
 
     Raises:
       ValueError: bad change steps, or no evaluation before the first of them.
@@ -81,7 +80,7 @@ def recovery(curve: Curve, changes: Changes) -> Recovery:
 def _timed(
     curve: Curve, changes: Changes, level: np.ndarray, thresholds: Sequence | np.ndarray, applies: np.ndarray, k: int
 ) -> Recovery:
-    """Times to the first crossing of each change's threshold that the median of ``k`` evaluations confirms.
+    """Times to the first crossing of each change's threshold that is confirmed by the median of ``k`` evaluations.
 
     ``thresholds``: per change one return, or one for every evaluation of its window.
     """
@@ -101,7 +100,7 @@ def _timed(
 
 
 def _levels(curve: Curve, changes: Changes, w: int) -> np.ndarray:
-    """(K,) mean of the regime's last ``w`` evaluations before each change; NaN if it has none."""
+    """(K,) mean of the last ``w`` evaluations before each change within its regime; NaN without evaluations."""
     changes = np.asarray(changes, np.float64)
     starts, levels = np.concatenate([[0.0], changes[:-1]]), np.full(len(changes), np.nan)
     for i, (start, change) in enumerate(zip(starts, changes, strict=True)):
@@ -123,7 +122,7 @@ def recovery_robust(curve: Curve, changes: Changes, floor: float, *, w: int = 5)
 
 
 def recovery_vs_steady(curve: Curve, steady: Curve, changes: Changes, floor: float) -> Recovery:
-    """Time to reach what the same method and seed has at the same step without drift.
+    """Time to reach the return of the same method and seed at the same step without drift.
 
     The threshold at evaluation j comes from the mean of the steady run over the same three evaluations that
     confirm the crossing. A change is not applicable where the steady run's mean over the window is not above
@@ -144,7 +143,7 @@ def recovery_vs_steady(curve: Curve, steady: Curve, changes: Changes, floor: flo
 
 
 def companions(curve: Curve, changes: Changes, floor: float, *, w: int = 5) -> Companions:
-    """Immediate drop, deficit area and no-drop indicator per change, on the robust level."""
+    """Immediate drop, mean shortfall and no-drop indicator per change, relative to the robust level."""
     windows, level = _windows(curve, changes)[2], _levels(curve, changes, w)
     drop, area, no_drop = np.full((3, len(level)), np.nan)
     for i, window in enumerate(windows):
@@ -160,16 +159,16 @@ def companions(curve: Curve, changes: Changes, floor: float, *, w: int = 5) -> C
 
 
 def expected_null_wait(window: int) -> float:
-    """Expected literal wait, in evaluations, if a change changes nothing: ``H_{W+1} - 1`` with harmonic numbers H.
+    """Expected wait of the raw recovery, in evaluations, if a change has no effect: ``H_{W+1} - 1``, H harmonic.
 
-    Readings before and after are then exchangeable: none of the first r after it reaches the one before it with
-    probability ``1 / (r + 1)``, and the wait is cut off after the W evaluations of the window.
+    Evaluations before and after are then exchangeable: with probability ``1 / (r + 1)`` none of the first r after the
+    change reaches the last before it. The wait is censored after the W evaluations of the window.
     """
     return float(sum(1.0 / (r + 1) for r in range(1, window + 1)))
 
 
 def null_recovery(curve: Curve, changes: Changes) -> float:
-    """Expected literal ``recovery`` (share of T, all changes) if no change did anything.
+    """Expected raw ``recovery`` (share of T, all changes) if no change had an effect.
 
     From the formula on this curve's grid; ``recovery`` of a Steady curve is the measured counterpart, which
     also contains the trend of learning.

@@ -1,4 +1,4 @@
-"""Every metric of a single run, by name, and the measures of its logged entropy weight."""
+"""Metrics of a single run by name, and measures of its logged entropy weight."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,12 +10,12 @@ from experiments.measure.curves import Metric, auc, final_return, later_return, 
 from experiments.measure.recovery import companions, null_recovery, recovery, recovery_robust, recovery_vs_steady
 from experiments.measure.study import NAN, OPTIONAL, REFERENCE, STEADY, SUMMED, RecordedRun, RecordedStudy, RunKey
 
-_REACTION = 0.02  # share of the horizon within which a weight should have risen
+_REACTION = 0.02  # share of the horizon in which a weight should rise
 _ENOUGH = 2  # evaluations within it, at least
 
 
 def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
-    """Every metric of one run by name; a metric without a value contains its reason."""
+    """All metrics of one run by name; a metric without a value contains its reason."""
     run, changes = study.runs[key], study.changes(key.task)
     steady, floor = study.runs.get(key._replace(pattern=STEADY)), study.floors.get(key.task)
     sac = [r for k, r in study.runs.items() if k[:4] == (key.family, key.task, REFERENCE, STEADY)]
@@ -30,11 +30,11 @@ def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
     out["responsiveness"] = responsiveness(run.steps, weight, changes, study.horizons[key.task])
     means = {"mean_entropy_weight": weight, "mean_train_return": run.logs.get("train_return", none)}
     means |= {f"mean_{name}": run.logs[name] for name in OPTIONAL if name in run.logs}
-    if "mean_return_nominal" in means:  # averaged as those are, which `mean_return` is not
+    if "mean_return_nominal" in means:  # averaged like the other conditions, unlike `mean_return`
         means["mean_return_in_force"] = run.logs["return_mean"]
     out |= {name: _valued(float(nan_mean(values)), "not_logged") for name, values in means.items()}
     out |= {name: Metric(float(np.nansum(run.logs[name]))) for name in SUMMED if name in run.logs}
-    # A broken run has no metric, whatever could still be computed from its rows.
+    # A broken run has no metric, even if its rows would give one.
     return {name: Metric(NAN, run.problem) for name in out} if run.problem else out
 
 
@@ -59,14 +59,14 @@ def _levels(run: RecordedRun, steady: RecordedRun | None, sac: np.ndarray, floor
 
 
 def _without(steady: RecordedRun | None) -> str:
-    """Reason for which comparisons with the method's own Steady run have no value; empty where that run is valid."""
+    """Reason for missing comparisons with the method's Steady run; empty if that run is valid."""
     if steady is None:
         return "no_steady_run"
     return f"steady_run_{steady.problem}" if steady.problem else ""
 
 
 def _ratio(ratio: Callable, own: float, below: np.ndarray, floors: np.ndarray | None, reason: str) -> Metric:
-    """A ratio of one run's mean return and those (n,) of its normaliser; ``reason``: it cannot be formed."""
+    """Ratio of one run's mean return to those (n,) of its normaliser; ``reason``: why it cannot be formed."""
     if reason:
         return Metric(NAN, reason)
     runs = np.array([[own]]), below[None]
@@ -114,7 +114,7 @@ def saturation(steps: np.ndarray, at_clip: np.ndarray) -> Metric:
 
     Args:
       steps: (m,) evaluation steps; an interval counts in proportion to its length.
-      at_clip: (m,) fraction of the updates since the previous evaluation; NaN where there was none.
+      at_clip: (m,) fraction of the updates since the previous evaluation; NaN without updates.
     """
     length, share = np.diff(np.asarray(steps, np.float64), prepend=0.0), np.asarray(at_clip, np.float64)
     logged = np.isfinite(share) & (length > 0)
@@ -130,7 +130,7 @@ def responsiveness(
 
     Per change c: the largest weight at an evaluation in (c, c + 0.02 T], over the weight at the last
     evaluation at or before c, minus 1. An evaluation at c reports the weight from before. A change with fewer than two
-    evaluations in that window is left out.
+    evaluations in that window is excluded.
     """
     steps, weight = np.asarray(steps, np.float64), np.asarray(weight, np.float64)
     logged = np.isfinite(weight)

@@ -15,7 +15,7 @@ from experiments.measure.curves import nan_mean
 
 SMALL = 10  # below this many seeds the percentile interval is stretched
 _LEVEL = 0.95  # of intervals
-_MAX_UNDEFINED = 0.05  # share of undefined replicates beyond which there is no interval
+_MAX_UNDEFINED = 0.05  # largest share of undefined replicates of an interval
 #: Metrics that are shares, sums over all changes as shares of the horizon, and other numbers that are not negative.
 _SHARES = re.compile(r".*_fraction|(robust_)?recovered@\d+|saturation(_min|_max)?|mean_window_share")
 _SUMS = ("recovery", "recovery_robust", "recovery_vs_steady", "recovery_null", "recovery_robust_null")
@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 
 def mean(scores: np.ndarray) -> np.ndarray:
-    """(..., M, n) -> (...): mean over seeds, then over the tasks that have any."""
+    """(..., M, n) -> (...): mean over seeds, then over tasks with valid runs."""
     return nan_mean(nan_mean(scores, axis=-1), axis=-1)
 
 
@@ -61,7 +61,7 @@ def draw_resamples(rng: np.random.Generator, sizes: Sequence[int], replicates: i
 def bootstrap(arrays: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], index: np.ndarray) -> np.ndarray:
     """(B,) replicates of ``statistic(*arrays)``: one index vector per task picks the seeds of *every* array.
 
-    The joint draw is what keeps the uncertainty of a shared normaliser in a ratio.
+    The joint draw preserves the uncertainty of a shared normaliser in a ratio.
 
     Args:
       arrays: each (M, n), the same seeds in the same columns.
@@ -78,8 +78,8 @@ def percentile_interval(value: float, replicates: np.ndarray, n: int) -> Interva
 
     Args:
       value: the statistic on the study itself.
-      replicates: (B,); undefined ones are left out, and more than 5 % of them leave no interval.
-      n: seeds per task, at least 1; a single one is not stretched.
+      replicates: (B,); undefined replicates are excluded, and there is no interval if they exceed 5 %.
+      n: seeds per task, at least 1; with one seed the interval is not stretched.
     """
     valid = replicates[np.isfinite(replicates)]
     if not np.isfinite(value) or n < 1 or valid.size < (1 - _MAX_UNDEFINED) * replicates.size:
@@ -98,7 +98,7 @@ def bootstrap_interval(
 ) -> Interval:
     """Stratified bootstrap interval of ``statistic(*arrays)``; equal generator states, equal intervals."""
     stack = np.stack([np.asarray(a, np.float64) for a in arrays])
-    present = np.any(np.isfinite(stack), axis=0)  # seeds that any array has; they come first, task by task
+    present = np.any(np.isfinite(stack), axis=0)  # seeds present in any array come first, per task
     order, sizes = np.argsort(~present, axis=-1, kind="stable"), np.sum(present, axis=-1).tolist()
     arrays = [np.take_along_axis(a, order, axis=-1) for a in stack]
     kept = [size for size in sizes if size]
@@ -110,7 +110,7 @@ def bootstrap_interval(
 
 
 def paired_differences(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(M, n): ``x - y`` with equal tasks and seeds; NaN where either run is missing."""
+    """(M, n): ``x - y`` with equal tasks and seeds; NaN if either run is missing."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.shape != y.shape:
         raise ValueError(f"paired differences need equal tasks and seeds; got {x.shape} and {y.shape}")
@@ -123,7 +123,7 @@ def _units(differences: np.ndarray) -> np.ndarray:
 
 
 def t_interval(differences: np.ndarray) -> Interval:
-    """Student's t interval of the mean of paired differences (n,): report it at n < 10 on a single task."""
+    """Student's t interval of the mean of paired differences (n,), for n < 10 on a single task."""
     from scipy.special import stdtrit  # here, because importing scipy would slow down `import aesjax`
 
     d = _units(differences)
@@ -173,7 +173,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 
 
 def bounds_of(metric: str, segments: int) -> tuple[float, float]:
-    """The least and the largest value of an aggregate by its name, infinite where nothing is known.
+    """Smallest and largest possible value of an aggregate by its name, infinite if unknown.
 
     >>> bounds_of("recovery", 5), bounds_of("paired:recovery", 5)
     ((0.0, 0.8), (-0.8, 0.8))
@@ -196,12 +196,12 @@ def bounds_of(metric: str, segments: int) -> tuple[float, float]:
 
 
 def bounded(interval: Interval, metric: str, segments: int) -> Interval:
-    """The interval cut at the bounds of its metric; its value stays."""
+    """The interval clipped to the bounds of its metric; its value is unchanged."""
     low, high = bounds_of(metric, segments)
     return Interval(interval.value, *(min(max(end, low), high) if math.isfinite(end) else end for end in interval[1:]))
 
 
 def numbers(interval: Interval) -> tuple[float, float | None, float | None]:
-    """Value and ends as the tidy frame holds them: None for an end that is missing."""
+    """Value and ends in the form of the tidy frame: None for a missing end."""
     low, high = (end if np.isfinite(end) else None for end in interval[1:])
     return interval.value, low, high

@@ -1,4 +1,4 @@
-"""A study as recorded in its files, sorted into runs with curves."""
+"""A study read from its files and split into runs."""
 
 import re
 from collections import Counter
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 STEADY = "steady"  # the pattern without drift, the reference of nAUC and DropRatio
 REFERENCE = "SAC"  # the paper's normaliser: SAC with automatic temperature
 LOGGED = ("train_return", "entropy_weight", "at_min", "at_max")
-#: Columns that only some studies have; their means over time are metrics of those.
+#: Columns of some studies whose means over time are metrics.
 OPTIONAL = (
     *("response_ratio", "window_share", "rate_factor"),
     *(f"return_{where}" for where in ("nominal", "previous", "next", "low", "high")),
 )
-SUMMED = ("refreshes", "gradient_steps")  # likewise; their sums are
-OFF_GRID = "off_grid"  # the problem of a run without the evaluations that the task's other runs have
+SUMMED = ("refreshes", "gradient_steps")  # columns of some studies whose sums are metrics
+OFF_GRID = "off_grid"  # problem of a run that lacks evaluations of the task's other runs
 NAN = float("nan")
 
 
 class PatternFacts(NamedTuple):
-    """Facts of a drift pattern on every task; of an unknown one, those of a gradual drift."""
+    """Facts of a drift pattern on every task; an unknown pattern is described as gradual."""
 
     jumps: bool = False  # its value jumps at the change points
-    recovery: bool = False  # and is constant in between, so that the time to recover from a jump is defined
-    summary: str = ""  # one line for the reader of a report
+    recovery: bool = False  # its value is constant between jumps, so that recovery times are defined
+    summary: str = ""  # description in reports
 
 
 def describe(manifest: Mapping[str, Any], run: Iterable[str] | None = None) -> dict[str, PatternFacts]:
-    """Facts of drift patterns: steady, then the manifest's in its order, then those that it does not describe.
+    """Facts of drift patterns: steady, then the manifest's in its order, then patterns without a description.
 
     Args:
       manifest: ``patterns``: name -> the fields of `PatternFacts`.
-      run: names of the patterns that were run; None: the described ones.
+      run: names of the patterns that were run; None: the described patterns.
     """
     known = {name: PatternFacts(**entry) for name, entry in (manifest.get("patterns") or {}).items()}
     names = dict.fromkeys(known if run is None else run)
@@ -61,7 +61,7 @@ class RunKey(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One run; ``curve`` is None exactly when ``problem`` says why it cannot be measured."""
+    """One run; ``curve`` is None exactly if ``problem`` gives a reason."""
 
     key: RunKey
     curve: Curve | None
@@ -72,13 +72,13 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class RecordedStudy:
-    """All runs of a study with what the metrics need to know about their tasks and patterns."""
+    """All runs of a study, with the facts of tasks and patterns that metrics need."""
 
     runs: dict[RunKey, RecordedRun]
     horizons: dict[str, float]  # task -> T
     floors: dict[str, float]  # task -> mean return of the random policy; absent if not measured
     segments: int
-    patterns: dict[str, PatternFacts]  # those that were run, in the order in which a report shows them
+    patterns: dict[str, PatternFacts]  # the patterns that were run, in report order
     definitions: "dict[str, Method]"  # method -> its complete definition; labels are for printing
     rules: dict[str, tuple[str, str]]  # method -> rule ("aes_r+window") and its variant; empty if unknown
 
@@ -95,12 +95,11 @@ class RecordedStudy:
         return list(dict.fromkeys(k.method for k in self.runs))
 
     def seeds(self) -> list[int]:
-        """All seeds, sorted."""
         return sorted({k.seed for k in self.runs})
 
 
 def carrier_of(method: str) -> str:
-    """The carrier's label, with which the names of all its methods begin.
+    """Label of the carrier, with which the names of all its methods begin.
 
     >>> carrier_of("SAC+AES[kappa=0.3]")
     'SAC'
@@ -109,9 +108,9 @@ def carrier_of(method: str) -> str:
 
 
 def baseline_of(method: str, methods: Sequence[str]) -> str | None:
-    """The carrier's baseline a method is compared with: ``SAC`` for ``SAC+AES`` and ``SAC+AES[kappa=0.3]``.
+    """Baseline of a method's carrier: ``SAC`` for ``SAC+AES`` and ``SAC+AES[kappa=0.3]``.
 
-    A baseline with the method's own variant suffix is preferred; None if there is none.
+    A baseline with the method's variant suffix is preferred; None without a baseline.
     """
     carrier = carrier_of(method)
     suffix = method[method.index("[") :] if "[" in method else ""
@@ -127,7 +126,7 @@ def _horizon(config: Mapping[str, Any], task: str) -> float:
 
 
 def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapping[str, Any]) -> RecordedStudy:
-    """Sort the rows of ``curves.parquet`` into runs and settle the status of each.
+    """Split the rows of ``curves.parquet`` into runs and determine the status of each.
 
     Runs named by the manifest without any row are "missing"; runs shorter than the horizon are "incomplete"; runs
     whose evaluations are not those of the task's grid (`_grid`) are "off_grid".
@@ -138,7 +137,7 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
       manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy) and ``patterns``.
 
     Raises:
-      ValueError: a required column or config field is missing, a run is stored twice, or the configuration is not one
+      ValueError: a required column or config field is missing, a run is stored twice, or the configuration is not
         of a study.
     """
     needed = ("family", "task", "method", "pattern", "seed", "step", "return_mean")
@@ -182,7 +181,7 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
 
 
 def _definitions(config: Mapping[str, Any]) -> "dict[str, Method]":
-    """Method -> definition, of one configuration or of several merged ones; an excerpt without methods has none."""
+    """Method -> definition, of one or several merged configurations; empty without methods."""
     from experiments.study.config import config_from_json
     from experiments.study.program import rows_of
 
@@ -201,7 +200,7 @@ def _rules(curves: "pl.DataFrame") -> dict[str, tuple[str, str]]:
 
 
 def _grid(task: str, runs: Mapping[RunKey, RecordedRun]) -> np.ndarray:
-    """(m,) evaluation steps that most runs of a task have, the finer of two that equally many have."""
+    """(m,) evaluation steps of most runs of a task; the finer of two equally frequent grids."""
     counts = Counter(tuple(run.steps) for key, run in runs.items() if key.task == task and run.curve is not None)
     return np.array(max(counts, key=lambda steps: (counts[steps], len(steps)), default=()))
 

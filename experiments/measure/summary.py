@@ -51,14 +51,15 @@ def summarise(
     and ``high``: ``X`` the mean, ``iqm:X`` the interquartile mean. Against the carrier's baseline, with equal
     seeds: ``paired:X`` and ``paired_iqm:X`` (method minus baseline), ``poi:X`` and ``poi_paired:X``
     (probability of improvement, in the direction in which X improves), ``p:X`` and ``p_holm:X`` (t test; Holm
-    within X over all cells of the study that can differ, constants and controls by themselves). ``paired:X:vs=KIND``
-    and its p-values compare with the best constant in hindsight and with controls, where the study has them.
+    within X over all settings of the study that can differ; constants and controls are a separate family).
+    ``paired:X:vs=KIND`` and its p-values compare with the best constant chosen in hindsight and with controls, if the
+    study has them.
     `docs/metrics.md` defines every name.
 
     Args:
       curves, config, manifest: as in `experiments.measure.study.load_study`.
       replicates: bootstrap replicates.
-      seed: of the bootstrap; the same frame and seed give the same intervals.
+      seed: of the bootstrap; equal frames and seeds give equal intervals.
 
     Raises:
       ValueError: as in `experiments.measure.study.load_study`.
@@ -124,7 +125,7 @@ def _aggregates(
             yield row(prefix + name, interval, column)
     reference = sac if np.any(np.isfinite(sac)) else steady
     for suffix, b in (("", None), ("_safe", floors)):
-        # A ratio of means rests on all valid runs, also those without a Steady run of their own seed; reasons and
+        # A ratio of means uses all valid runs, including those without a Steady run of their seed; reasons and
         # flags are those of the runs' own ratios.
         drop = {key: each._replace(value=means[key].value) for key, each in cells[f"drop_run{suffix}"].items()}
         drops = [own, steady, reference]

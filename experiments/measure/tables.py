@@ -1,4 +1,4 @@
-"""The paper's printed numbers, rounding as it rounds, and means over seeds, tasks, patterns and families."""
+"""The paper's printed numbers, its rounding, and means over seeds, tasks, patterns and families."""
 
 import csv
 import re
@@ -15,13 +15,13 @@ LABELS = ("family", "task", "method", "pattern", "variant", "proxy", "coupling",
 def round_half_up(value: Decimal | str | float, places: int) -> Decimal:
     """``value`` to ``places`` decimals, halves away from zero, in decimal arithmetic.
 
-    A float is taken as the decimal it prints as, so 0.125 becomes 0.13 and 2.675 becomes 2.68.
+    A float is rounded as its printed decimal, so 0.125 becomes 0.13 and 2.675 becomes 2.68.
 
     >>> round_half_up("15.725", 2)
     Decimal('15.73')
     """
     exact = value if isinstance(value, Decimal) else Decimal(str(value))
-    if exact.adjusted() + places >= getcontext().prec:  # it has no such digits
+    if exact.adjusted() + places >= getcontext().prec:  # fewer digits than requested
         return exact
     return exact.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP)
 
@@ -67,7 +67,7 @@ def paper_nauc_drop(family: str, method: str, pattern: str) -> tuple[Decimal, De
 
 
 def paper_recovery(family: str, task: str | None, method: str, pattern: str) -> Decimal | None:
-    """The paper's recovery in percent of the horizon, or None where it has none.
+    """The paper's recovery in percent of the horizon, or None if it has none.
 
     Args:
       family, method: names are compared without case and punctuation, methods exactly.

@@ -11,8 +11,10 @@ from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.evidence import FEWEST, TASKS, Evidence, Measured
 from experiments.paper.judge import (
     ABSENT,
+    CODE,
     NOT_REPRODUCED,
     NOT_TESTABLE,
+    RELEASED,
     REPRODUCED,
     Finding,
     Part,
@@ -30,6 +32,9 @@ _READING = (
 )
 _LIMITS = (
     "A claim about all families needs results of all of them; a family alone is judged on its own results.",
+    f"{CODE.capitalize()} exists for "
+    + "; ".join(f"{family}: {', '.join(carriers)}" for family, carriers in RELEASED.items())
+    + ".",
     f"A setting needs {FEWEST} pairs of runs with equal seeds. Fewer than {ENOUGH} settle nothing; "
     "a difference that is not significant is not refuted, but it is not reproduced either.",
     "The paper states neither horizon, nor change points, nor the spread over seeds: directions are compared, not "
@@ -62,7 +67,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
     claim = finding.claim
     head = {"key": claim.key, "section": claim.section, "claim": claim.text, "paper": claim.paper}
     whole, *families = (_plain(part) for part in (finding.whole, *finding.families))
-    return {**head, "metric": claim.metric, **whole, "families": families}
+    released = _plain(finding.released) if finding.released else None
+    return {**head, "metric": claim.metric, **whole, "families": families, "released": released}
 
 
 def _plain(part: Part) -> dict[str, Any]:
@@ -120,14 +126,15 @@ def sentence(data: dict[str, Any]) -> str:
 def families(data: dict[str, Any]) -> list[list[str]]:
     """A row per task family, from the plain record: name, tasks with results, seeds, claims that reproduce and do not.
 
-    A family alone is judged on its results, whatever other tasks a claim names.
+    A family alone is judged on its results, whatever other tasks a claim names. The last row has the tasks and carriers
+    of the authors' code.
     """
-    out = []
-    for family, tasks in TASKS.items():
+    out, every = [], [task for tasks in TASKS.values() for task in tasks]
+    for family, tasks in [*TASKS.items(), (CODE, every)]:
         groups = [group for group in data["evidence"] if group["task"] in tasks]
         seeds = [len(group["seeds"]) for group in groups]
-        parts = [part for claim in data["claims"] for part in claim["families"]]
-        verdicts = [part["verdict"] for part in parts if part["scope"].partition(" ")[0] == family]
+        parts = [part for claim in data["claims"] for part in [*claim["families"], claim["released"]] if part]
+        verdicts = [part["verdict"] for part in parts if part["scope"].partition(" (")[0] == family]
         ran = f"{len({group['task'] for group in groups})} of {len(tasks)}"
         counts = [f"{verdicts.count(kind)} of {len(verdicts)}" for kind in (REPRODUCED, NOT_REPRODUCED)]
         spread = NONE if not seeds else str(seeds[0]) if len(set(seeds)) == 1 else f"{min(seeds)} to {max(seeds)}"
@@ -166,6 +173,7 @@ def _add(table: Table, group: str, finding: dict[str, Any], text: str) -> None:
     rows = [_row(text, finding["paper"], finding, metric)]
     alone = len(parts) == 1 and finding["verdict"] == parts[0]["verdict"]
     rows += [_row(f"· {part['scope']}", "", part, metric) for part in parts if not alone]
+    rows += [_row(f"· {CODE}", "", part, metric)] if (part := finding["released"]) else []
     if table.groups and table.groups[-1][0] == group:
         table.groups[-1][1].extend(rows)
     else:

@@ -65,7 +65,6 @@ class Size(NamedTuple):
     episodes: int | None = None
     patterns: str = PATTERNS
     preset: str = "quick"
-    single: bool = True  # carriers with a replay have one environment, so a gradient step each
 
 
 class Part(NamedTuple):
@@ -90,7 +89,7 @@ PARTS: Registry[Part] = Registry(
     ),
     C=Part("small mechanics", _MECHANICS),
     D=Part("MuJoCo", tuple(Size(task, 25_600, "1:5", 20, 2, _TEXT) for task in TASKS["mujoco"])),
-    E=Part("Isaac", tuple(Size(task, 51_200, "1:5", 20, 2, _TEXT, single=False) for task in TASKS["isaac"])),
+    E=Part("Isaac", tuple(Size(task, 512_000, "1:5", 20, 2, _TEXT) for task in TASKS["isaac"])),
     F=Part("adaptations on the tasks of A and C, for SAC and PPO", (_TOY, *_MECHANICS)),
     appendix=Part(
         "ablation, quantile, smoothing and clips on the toy task",
@@ -167,7 +166,7 @@ def cells(
         if scale == "paper":
             name, patterns = size.preset if size.preset == "release" else "paper", size.patterns
             patterns = PATTERNS if part in _SMALL else patterns
-            size = Size(size.task, None, size.seeds, None, None, patterns, name, size.single)
+            size = Size(size.task, None, size.seeds, None, None, patterns, name)
         presets = presets_of(size.task, 1_000)
         preset = presets[size.preset]
         steps = given.get("steps") or size.steps or preset.steps
@@ -178,7 +177,6 @@ def cells(
             rows = chosen_by[part](carrier) if part in chosen_by else methods(carrier, base)
             study = Study(
                 size.task, rows, size.patterns, size.seeds, size.preset, steps,
-                num_envs=1 if size.single and carrier != "ppo" else None,
                 evaluations=size.evaluations, episodes=size.episodes,
             )  # fmt: skip
             found.append(Cell(f"{part}-{size.task}-{steps}-{carrier}", replace(study, **given)))

@@ -31,6 +31,8 @@ TASKS: Mapping[str, tuple[str, ...]] = {
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 #: A claim of no cost needs an interval within this share of the baseline's gain over the random policy without drift.
 MARGIN = 0.05
+#: Share of seeds in which an agent has to end above its untrained policy without drift, or its task judges no claim.
+LEARNED = 0.8
 FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
 #: (task, carrier, pattern)
@@ -85,7 +87,8 @@ class Evidence:
     """Runs in groups of one task that may be compared: of equal horizon, sizes and settings.
 
     ``runs`` has their rows with the carrier's label and the ``rank`` of their group: those with the longest horizon
-    first, then those with the most runs.
+    first, then those with the most runs. Carriers that began untrained and did not learn judge no claim: without drift
+    the baseline ends above the return of its untrained policy in fewer than four seeds of five (`LEARNED`).
     """
 
     def __init__(self, runs: pl.DataFrame) -> None:
@@ -97,6 +100,9 @@ class Evidence:
         steady = self.runs.filter(pl.col("method") == pl.col("label"), pattern=STEADY)  # baselines
         gains = steady.group_by("rank", pl.col("label").alias("carrier"))
         self._gains = gains.agg(pl.col("nauc_task_safe").mean().alias("gain"))
+        above = (pl.col("final_return") > pl.col("untrained")).mean() < LEARNED
+        untrained = steady.filter(~pl.col("trained")).group_by("rank", pl.col("label").alias("carrier"))
+        self.idle = untrained.agg(above.alias("idle")).filter("idle")
         self._methods: dict[int, list[dict[str, Any]]] = {}  # by rank
         for row in self.runs.unique(["rank", "method"], maintain_order=True).rows(named=True):
             self._methods.setdefault(row["rank"], []).append(row)
@@ -161,6 +167,7 @@ class Evidence:
         if second == NOTHING:
             theirs = ours.with_columns(second=0.0).drop("first")
         both = _enough(_differing(ours.join(theirs, on=[*_CELL, "seed"])))
+        both = both.join(self.idle, on=["rank", "carrier"], how="anti")
         both = both.join(self._gains, on=["rank", "carrier"], how="left")
         size = pl.col("pattern").n_unique().over("task", "carrier", "rank")
         both = both.sort(size, "rank", descending=[True, False])

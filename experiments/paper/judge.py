@@ -21,7 +21,15 @@ from experiments.paper.evidence import (
 )
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
-ABSENT = "no pairs of runs for"  # begins the reason where nothing was run
+#: Carriers for which the authors' code has a family.
+RELEASED = {"toy": ("MEow",), "mujoco": ("SAC", "PPO", "MEow"), "isaac": ("SAC", "MEow")}
+CODE = "released code"
+_WITH_CODE = pl.DataFrame(
+    [(task, carrier) for family, carriers in RELEASED.items() for task in TASKS[family] for carrier in carriers],
+    ["task", "carrier"],
+    orient="row",
+)
+ABSENT = "no agents that learned for"  # begins the reason where nothing was run, or nothing was learned
 
 
 @dataclass(frozen=True)
@@ -42,14 +50,15 @@ class Finding:
     claim: Claim
     whole: Part
     families: tuple[Part, ...]
+    released: Part | None = None  # on the tasks and carriers of the authors' code
 
 
 def judge(claim: Claim, evidence: Evidence) -> Finding:
     """The verdict on a claim.
 
     On all its cells together it needs all of them; only a claim about every cell falls with a single one. A family is
-    judged on what there is of it. Nothing with fewer than `FEWEST` pairs of runs counts, and fewer than `ENOUGH`
-    settle no claim.
+    judged on what there is of it, and so are the tasks and carriers for which there is released code. Nothing with
+    fewer than `FEWEST` pairs of runs counts, and fewer than `ENOUGH` settle no claim.
     """
     if claim.untestable:
         return Finding(claim, Part("all", NOT_TESTABLE, claim.untestable), ())
@@ -68,6 +77,8 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
     sides = {task in claim.against for task in found["task"]}
     if found.is_empty() or (claim.against and sides != {True, False}):
         return Finding(claim, Part("all", NOT_TESTABLE, absent), ())
+    coded = found.join(_WITH_CODE, on=["task", "carrier"], how="semi")
+    released = None if coded.is_empty() or claim.against else _part(claim, evidence, coded, places, CODE)
     alone = len(families) == 1  # on the results of one family both verdicts are the same
     whole = replace(families[0], scope="all") if alone else _part(claim, evidence, found, places, "all")
     if lacking and claim.kind == "question":
@@ -76,7 +87,7 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
         whole = replace(whole, verdict=NOT_REPRODUCED, why=f"{whole.why}, which settles it")
     elif lacking:
         whole = replace(whole, verdict=NOT_TESTABLE, why=absent)
-    return Finding(claim, whole, families)
+    return Finding(claim, whole, families, released)
 
 
 def _settled(claim: Claim, m: Measured) -> bool:
@@ -100,7 +111,9 @@ def _part(claim: Claim, evidence: Evidence, found: pl.DataFrame, places: set[Pla
     others = {label: _found(claim, evidence, metric, mine) for label, metric in _companions(claim.metric).items()}
     beside = tuple((label, _measure(claim, other)) for label, other in others.items() if len(other))
     verdict, why = _verdict(claim, measured)
-    return Part(scope if scope == "all" else _scope(scope, evidence.runs, found, claim), verdict, why, measured, beside)
+    return Part(
+        scope if scope in ("all", CODE) else _scope(scope, evidence.runs, found, claim), verdict, why, measured, beside
+    )
 
 
 def _companions(metric: str) -> dict[str, str]:

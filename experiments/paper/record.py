@@ -37,7 +37,7 @@ _METRICS = ("mean_return", "final_return", "nauc_task", "nauc_task_safe", "drop_
             "mean_entropy_weight", "saturation_min", "saturation_max", "responsiveness")  # fmt: skip
 _COLUMNS = ("study", "group", "family", "task", "preset", "steps", "trained", "channels", "carrier", "method",
             "schedule", "variant", "defaults", "constant", "pattern", "seed", "status", "gradient_steps", "floor",
-            *_METRICS, "weight_noise")  # fmt: skip
+            "untrained", *_METRICS, "weight_noise")  # fmt: skip
 
 
 class Record(NamedTuple):
@@ -218,11 +218,12 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
         parts = (studies[source]["parts"] or {}).get(carrier, {})
         updates = parts.get("updates") if np.isnan(updates) else int(updates)
         defaults = json.dumps(dict(settings.get(carrier, {}).get("schedule", {})))
+        untrained = float(run.curve.returns[0]) if run.curve else NAN
         values = [float(found.get(metric, Metric(NAN)).value) for metric in _METRICS]
         out.append((
             source, group[0][0], key.family, task, str(first.get("preset", "")), int(steps), trained, channels, carrier,
             key.method, rule or "", variant or "", defaults, key.method in constants, key.pattern, key.seed,
-            run.problem or "finished", updates, floor, *values, _noise(run, steps),
+            run.problem or "finished", updates, floor, untrained, *values, _noise(run, steps),
         ))  # fmt: skip
     return out
 

@@ -127,12 +127,25 @@ def _contrasts(
 
 
 def tables(runs: pl.DataFrame) -> str:
-    """All tables in Markdown: outcomes of every setting, then two tables of differences per setting."""
+    """All tables in Markdown: outcomes of every setting, then tables of differences for each."""
     found = list(settings(runs))
-    return "\n".join([_overview(found), *(_tables_of(setting) for setting in found)])
+    return "\n".join([overview(found), *(tables_of(setting) for setting in found)])
 
 
-def _overview(found: Sequence[Setting]) -> str:
+def _counted(outcomes: Sequence[str]) -> str:
+    counts = {kind: outcomes.count(kind) for kind in (BETTER, WORSE, EQUIVALENT, NOT_SIGNIFICANT)}
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+
+
+def outcomes(setting: Setting, row: str, part: str) -> list[str]:
+    """Outcomes of a row of the tables by pattern; for a tuned kappa of 1 those of published AES."""
+    cells: Mapping[_Key, Contrast] = getattr(setting, part)
+    row = PUBLISHED if row == TUNED and setting.methods.get(TUNED) == setting.methods[PUBLISHED] else row
+    return [each.outcome for (label, _), each in cells.items() if label == row]
+
+
+def overview(found: Sequence[Setting]) -> str:
+    """Outcomes of AES on every task and carrier, counted over patterns."""
     columns = {
         "published minus chosen constant": (PUBLISHED, "tuned"),
         "chosen kappa minus chosen constant": (TUNED, "tuned"),
@@ -142,22 +155,38 @@ def _overview(found: Sequence[Setting]) -> str:
     }
     body = []
     for setting in found:
-        row = [f"`{setting.task}` {setting.methods[BASELINE]}"]
-        for name, part in columns.values():
-            outcomes = [each.outcome for (label, _), each in getattr(setting, part).items() if label == name]
-            counts = {kind: outcomes.count(kind) for kind in (BETTER, WORSE, EQUIVALENT, NOT_SIGNIFICANT)}
-            text = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-            row.append(text or ("as published" if name == TUNED and setting.tuned else "not trained"))
-        body.append(row)
-    read = (
-        "read: patterns of each setting by outcome, from the tables below. Better and worse: p < 0.05 after Holm. "
-        "Equivalent: not significant, and the 95 % interval (without Holm) lies within the margin. "
-        "The margin is 5 % of the baseline's gain over the random policy without drift."
-    )
-    return f"*{read}*\n\n" + _markdown(["`aes`", *columns], body)
+        cells = [_counted(outcomes(setting, *column)) or "not trained" for column in columns.values()]
+        body.append([f"`{setting.task}` {setting.methods[BASELINE]}", *cells])
+    return _markdown(["`aes`", *columns], body)
 
 
-def _tables_of(setting: Setting) -> str:
+#: Rows of the verdict: words, then row and part of the tables.
+_VERDICT = {
+    "published, against the agent alone": (BASELINE, "published"),
+    "published, against a tuned constant": (PUBLISHED, "tuned"),
+    "kappa tuned, against a tuned constant": (TUNED, "tuned"),
+    "level: published, against its mean-matched constant": (LEVEL, "published"),
+    "timing: published, against its time-permuted weights": (TIMING, "published"),
+}
+
+
+def verdict(found: Sequence[Setting], toy: Mapping[str, Sequence[str]]) -> str:
+    """Outcomes by carrier, over tasks and patterns; ``toy``: those of the first row where the grid lacks the task."""
+    body = []
+    for words, (row, part) in _VERDICT.items():
+        line = [words]
+        for carrier in CARRIERS:
+            own = [setting for setting in found if setting.methods[BASELINE] == carrier]
+            counted = [outcome for setting in own for outcome in outcomes(setting, row, part)]
+            if row == BASELINE and "toy" not in {setting.task for setting in own}:
+                counted += toy[carrier]
+            line.append(_counted(counted) or "not trained")
+        body.append(line)
+    return _markdown(["AES", *CARRIERS], body)
+
+
+def tables_of(setting: Setting) -> str:
+    """Differences on one task and carrier: from the chosen constant, and of published AES."""
     runs, title = setting.runs, f"`{setting.task}`, {setting.methods[BASELINE]}"
     updates = np.median(runs["gradient_steps"].to_numpy()) / setting.steps
     common = f"{setting.steps:,} steps, {updates:.2g} gradient steps per environment step."
@@ -245,11 +274,13 @@ def paper_tables(runs: pl.DataFrame) -> str:
     title = "Recovery after abrupt changes, % of training: paper; ours"
     parts.append(f"**{title}**\n\n{_markdown(['task', *CARRIERS], body)}")
     used = pl.concat([levels, drops, times]).select("task", "carrier", "rank").unique(["task", "carrier"], keep="last")
+    idle = evidence.idle.join(evidence.runs.select("rank", "task").unique(), on="rank").select(used.columns)
     behind = [
-        [f"`{t}` {c}", *_scale(evidence.runs.filter(rank=rank, label=c), c)]
-        for t, c, rank in used.sort("task", "carrier").iter_rows()
+        [f"`{t}` {c}", *_scale(evidence.runs.filter(rank=rank, label=c), c), "above" if learned else "not learned"]
+        for frame, learned in ((used, True), (idle, False))
+        for t, c, rank in frame.sort("task", "carrier").iter_rows()
     ]
-    head = ["runs behind these tables", "steps", "seeds", "begin", "drift", "last tenth without drift", "random policy"]
+    head = ["runs", "steps", "seeds", "begin", "drift", "untrained policy", "last tenth", "random policy", "tables"]
     return "\n".join([*parts, _markdown(head, behind)])
 
 
@@ -264,10 +295,10 @@ def _beside(found: pl.DataFrame, paper: Sequence[Any], factor: float, places: in
 
 def _scale(runs: pl.DataFrame, carrier: str) -> list[str]:
     first, own = runs.row(0, named=True), runs.filter(method=carrier, pattern=STEADY)
-    level = "" if own.is_empty() else f"{own['final_return'].mean():,.0f}"
+    levels = ["" if own.is_empty() else f"{own[name].mean():,.0f}" for name in ("untrained", "final_return")]
     begin = "trained" if first["trained"] else "untrained"
     drift = "other ranges" if "=" in first["channels"] else "the task's"
-    return [f"{first['steps']:,}", str(runs["seed"].n_unique()), begin, drift, level, f"{first['floor']:,.0f}"]
+    return [f"{first['steps']:,}", str(runs["seed"].n_unique()), begin, drift, *levels, f"{first['floor']:,.0f}"]
 
 
 def appendix_tables(runs: pl.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""Sizes for a task that nobody has tuned anything for: what works unspectacularly on most of them."""
+"""Untuned default sizes for tasks without a preset."""
 
 from aesjax.registry import Registry
 from experiments.presets.preset import CarrierSettings, Preset, frozen
@@ -33,7 +33,7 @@ _CARRIERS = frozen(
 def _preset(steps: int, evaluations: int, episodes: int, replay_fraction: float) -> Preset:
     return Preset(
         steps=steps,
-        num_envs=4,
+        num_envs=1,  # a gradient step per environment step
         evaluations=evaluations,
         episodes=episodes,
         replay_fraction=replay_fraction,

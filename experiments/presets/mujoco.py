@@ -76,6 +76,7 @@ def _warm(name: str, task: _Task) -> Preset:
     return replace(
         _quick(name, task),
         steps=102_400,
+        num_envs=4,  # as the stored agents were trained
         evaluations=100,
         episodes=3,
         replay_fraction=0.2,  # with a larger one stale data hides what a schedule does
@@ -85,13 +86,13 @@ def _warm(name: str, task: _Task) -> Preset:
 
 
 def _quick(name: str, task: _Task) -> Preset:
-    """Small networks, four environments per gradient step: shows how schedules behave, not what carriers can reach."""
+    """Small networks, one gradient step per environment step: the behaviour of schedules, not what carriers reach."""
     weight = profile("Z", name).base or 1e-3  # the profile gives Ant no bonus, which leaves nothing to schedule
     rates = frozen(learning_rate=1e-3, critic_learning_rate=1e-3, tau=0.01)
     sql = _sql(task, hidden=(64, 64), batch_size=64, fixed_particles=8, updated_particles=8)
     return Preset(
         steps=40_960,
-        num_envs=4,
+        num_envs=1,
         evaluations=40,
         episodes=5,
         replay_fraction=0.25,

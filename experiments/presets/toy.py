@@ -44,7 +44,7 @@ def _toy(steps: int, evaluations: int = 100) -> Preset:
     # Replay of 5 % of the horizon: with a larger one stale data hides whatever a schedule does.
     return Preset(
         steps=steps,
-        num_envs=4,
+        num_envs=1,  # a gradient step per environment step
         evaluations=evaluations,
         episodes=10,
         replay_fraction=0.05,
@@ -53,4 +53,4 @@ def _toy(steps: int, evaluations: int = 100) -> Preset:
     )
 
 
-TOY: Registry[Preset] = Registry("preset", quick=_toy(20_000), paper=_toy(100_000))
+TOY: Registry[Preset] = Registry("preset", quick=_toy(12_000), paper=_toy(100_000))

@@ -1,4 +1,4 @@
-"""The report of a study: one page, its tables and figures as files, its metrics as Parquet."""
+"""The report of a study: one page, tables and figures as files, and metrics as Parquet."""
 
 from experiments.report.write import write_report
 

@@ -1,4 +1,4 @@
-"""`aesjax calibrate`: how well the proxies that a study recorded bound the drift of its environment."""
+"""`aesjax calibrate`: coverage of bounds on the environment's drift from the recorded proxies of a study."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,10 +43,10 @@ def run(directory: Path, delta: float, out: Path) -> str:
     """Calibrate the finished study in ``directory`` and write `NUMBERS` and `TEXT` into ``out``; returns the text.
 
     Args:
-      delta: share of fresh runs that may exceed the bound, in (0, 1).
+      delta: share of new runs that may exceed the bound, in (0, 1).
 
     Raises:
-      ValueError: the study cannot be used, or a file is there; one sentence, nothing was written.
+      ValueError: the study cannot be used, or a file exists; one sentence, nothing was written.
     """
     for name in (NUMBERS, TEXT):
         if (out / name).exists():
@@ -71,20 +71,20 @@ def calibrate(directory: Path, delta: float) -> dict[str, Any]:
     if finished.height:
         streams = streams.join(finished, on=finished.columns, how="semi")
     if not (finished.height and streams.height):
-        raise ValueError(f"the study in {directory} has no run that can be used")
+        raise ValueError(f"the study in {directory} has no usable run")
     for share in (share_of(config, carrier) for carrier in config.carriers):
         for row in share.rows:
             if (rows := streams.filter(method=row.name)).height:
                 key = _key(row.name, share.schedule(row.method).reads, proxies_in(rows))
                 methods[row.name] = {"proxy": key} | _calibrated(_traces(config, share.learner.agent, rows, key), delta)
     diverged = len(results.runs("diverged"))
-    notes = [f"{diverged} runs that diverged are left out"] if diverged else []
+    notes = [f"{diverged} diverged runs are excluded"] if diverged else []
     needed = cal.runs_needed(delta)
     return {"delta": delta, "runs_needed": needed, "task": config.task, "notes": notes, "methods": methods}
 
 
 def _key(method: str, read: Any, recorded: Sequence[str]) -> str:
-    """The proxy that the method's schedule reads; for a schedule without one, a recorded proxy of the update batch."""
+    """Proxy that the method's schedule reads; for a schedule without a proxy, a recorded proxy of the update batch."""
     recorded = sorted(recorded, key=lambda name: (not name.endswith("/update"), name))
     key = read.key if isinstance(read, DriftProxy) else next(iter(recorded), "")
     if key not in recorded:
@@ -107,7 +107,7 @@ def _traces(config: StudyConfig, agent: Any, rows: "pl.DataFrame", key: str) -> 
     carrier, count = rows["carrier"][0], config.evaluations
     total, interval = config.vector_steps(carrier), config.interval(carrier)
     world = World(config.build_task(), total, config.segments)
-    # Vector steps whose drift the same updates answer, and these updates: one, or a rollout's.
+    # Vector steps per group of updates, and updates per group: one step, or a rollout.
     length, ticks = 1, 1
     if isinstance(agent, OnPolicyCarrier):
         length, ticks = agent.config.rollout, agent.config.epochs * agent.config.minibatches
@@ -127,19 +127,19 @@ def _traces(config: StudyConfig, agent: Any, rows: "pl.DataFrame", key: str) -> 
             raise ValueError(f"the proxy of {label} is not finite everywhere")
         drawn = np.uint32(row["seed"] if config.drift_seed is None else config.drift_seed)
         moved = np.asarray(path(np.int32(pattern_index(row["pattern"])), drawn), np.float64)
-        # By the end of a sample's updates, the environment has gone through these vector steps.
+        # Vector steps of the environment up to the end of a sample's updates.
         done = -(-np.arange(1, len(samples) + 1) * (interval // length) // each) * length
         drift = np.diff(np.concatenate([[0.0], np.cumsum(moved)])[done], prepend=0.0)
-        drift[:first] = 0.0  # earlier drift is no round of the schedule's
+        drift[:first] = 0.0  # the schedule has no rounds before its first update
         signal = samples[first:] * (interval // length * ticks) / each
         traces.append(Trace(row["pattern"], row["seed"], signal, drift[first:]))
     return traces
 
 
 def _calibrated(traces: Sequence[Trace], delta: float) -> dict[str, Any]:
-    """Calibration of one method, every run compared with the runs of the other seeds.
+    """Calibration of one method; every run is compared with the runs of the other seeds.
 
-    Runs of one seed share the drift that was drawn and the network they start from, so they are left out together.
+    Runs of one seed share their drift sample and initial network, so they are excluded together.
     """
     seeds = np.array([t.seed for t in traces])
     ratios = np.array([float(cal.run_ratios(t.drift, t.signal)) for t in traces])
@@ -161,13 +161,13 @@ def _calibrated(traces: Sequence[Trace], delta: float) -> dict[str, Any]:
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    """The record as Markdown: the conclusion, the table, the meaning of its columns."""
+    """The record as Markdown: conclusion, table, and definitions of its columns."""
     promised, held = 100.0 * (1.0 - record["delta"]), []
     rows = ["| method | proxy | pattern | runs | dominated | slack | rho |", "|---|---|---|---:|---:|---:|---:|"]
     for name, result in record["methods"].items():
         every, rho = result["groups"]["all"], result["rho"]
         few = (
-            f"{name} cannot be judged: it needs {record['runs_needed']} runs of other seeds and has {result['others']}"
+            f"{name} cannot be calibrated: it needs {record['runs_needed']} runs of other seeds, got {result['others']}"
         )
         text = f"{name} on {every['dominated']} of {every['bounded_runs']} runs (promised {promised:g} %)"
         held.append(text if every["bounded_runs"] else few)

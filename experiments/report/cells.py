@@ -1,4 +1,4 @@
-"""Cells and tables of a report, and the look-up of aggregates in the tidy frame."""
+"""Cells and tables of a report, and look-up of aggregates in the tidy frame."""
 
 import math
 import re
@@ -23,7 +23,7 @@ class Cell:
     """One printed number: the value, its interval in brackets, a class for the page."""
 
     text: str
-    interval: str = ""  # and behind it the n of a number that rests on fewer runs than there are
+    interval: str = ""  # with n of a number with fewer than all runs
     kind: str = ""  # "better", "worse", "paper" or "muted"
 
     def __str__(self) -> str:
@@ -44,7 +44,6 @@ class Table:
 
     @property
     def rows(self) -> list[list[Cell]]:
-        """All rows, without their groups."""
         return [row for _, rows in self.groups for row in rows]
 
 
@@ -65,19 +64,19 @@ class Lookup:
         self.tasks = {family: study.tasks(family) for family in dict.fromkeys(key.family for key in study.runs)}
 
     def scopes(self) -> Iterator[tuple[str, str | None, str]]:
-        """(family, task or None, title): every family, then its tasks if there are several."""
+        """(family, task or None, title): every family, followed by its tasks if it has several."""
         for family, tasks in self.tasks.items():
             yield family, None, tasks[0] if len(tasks) == 1 else f"{family}, all {len(tasks)} tasks"
             if len(tasks) > 1:
                 yield from ((family, task, task) for task in tasks)
 
     def get(self, scope: tuple, method: str, pattern: str, metric: str) -> dict[str, Any] | None:
-        """The row, or None if the study has no such run."""
+        """Row of an aggregate, or None if the study has no such run."""
         return self.cells.get((*scope[:2], method, pattern, metric))
 
 
 def number(value: float | None, places: int = 2) -> str:
-    """A number as printed: rounded once, half-up; a dash if there is none."""
+    """A number as printed: rounded once, half-up; a dash for a missing number."""
     if value is None or not math.isfinite(value):
         return NONE
     text = str(round_half_up(value, places))
@@ -90,15 +89,15 @@ def spaced(value: int) -> str:
 
 
 def cell(row: dict[str, Any] | None, places: int = 2, scale: float = 1.0, *, interval: bool = True) -> Cell:
-    """An aggregate as printed, times ``scale``, with its interval; a dash where there is no value.
+    """An aggregate as printed, times ``scale``, with its interval; a dash for a missing value.
 
-    ``n=`` is the number of runs behind it, if not all are valid.
+    ``n=`` is the number of its runs, if not all are valid.
     """
     if row is None or not math.isfinite(row["value"]):
         return Cell(NONE, kind="muted")
     value = number(row["value"] * scale, places) + (DAGGER if "literal_unsafe" in row["flag"] else "")
     few = f"n={row['n_valid']}" if row["n_valid"] < row["n_total"] else ""
-    # One run has no interval, whatever the formula returns, and SAC on Steady is 1 by definition.
+    # One run has no interval, and SAC on Steady is 1 by definition.
     if not interval or row["low"] is None or row["n_valid"] < 2 or row["high"] - row["low"] < 1e-12:
         return Cell(value, few)
     ends = f"[{number(row['low'] * scale, places)}, {number(row['high'] * scale, places)}]"
@@ -106,7 +105,7 @@ def cell(row: dict[str, Any] | None, places: int = 2, scale: float = 1.0, *, int
 
 
 def counted(row: dict[str, Any] | None) -> Cell:
-    """How many runs are valid out of how many, marked if some are not."""
+    """Number of valid runs and of all runs, marked if they differ."""
     if row is None:
         return Cell(NONE, kind="muted")
     return Cell(f"{row['n_valid']}/{row['n_total']}", kind="worse" if row["n_valid"] < row["n_total"] else "muted")

@@ -18,17 +18,17 @@ class Picture(NamedTuple):
 
     png: bytes
     svg: bytes
-    width: int  # CSS pixels at which it is meant to be shown
+    width: int  # intended width and height, CSS pixels
     height: int
 
     @property
     def uri(self) -> str:
-        """The PNG as a data URI, so that a page can hold it."""
+        """The PNG as a data URI, to embed in a page."""
         return "data:image/png;base64," + base64.b64encode(self.png).decode()
 
 
 def draw(plot: Plot, dpi: int = 140) -> Picture:
-    """A grid of panels with one legend; the columns share their vertical axes."""
+    """Draw a grid of panels with one legend; columns share their vertical axes."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -61,7 +61,7 @@ def draw(plot: Plot, dpi: int = 140) -> Picture:
 
 
 def canvas_to_files(canvas, dpi: int) -> Picture:
-    """The PNG of 256 colours, a third of the size of one in full colour, and the SVG with its text as text."""
+    """PNG with 256 colours, a third of the size of full colour, and SVG with selectable text."""
     import matplotlib
     from PIL import Image
 
@@ -69,7 +69,7 @@ def canvas_to_files(canvas, dpi: int) -> Picture:
     canvas.savefig(rendered, format="png", dpi=dpi, pil_kwargs={"compress_level": 0})
     full = Image.open(rendered).convert("RGB")
     full.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(packed, format="png")
-    # A fixed salt and no date: the same study gives the same bytes.
+    # A fixed salt and no date, so that equal studies give equal bytes.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "aesjax"}):
         canvas.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     width, height = (round(96 * inches) for inches in canvas.get_size_inches())
@@ -77,13 +77,13 @@ def canvas_to_files(canvas, dpi: int) -> Picture:
 
 
 def stroke(look: Look, width: float | None = None) -> dict:
-    """Colour, dash and width of a line, as matplotlib takes them."""
+    """Colour, dash and width of a line as matplotlib arguments."""
     dash = DASHES[look.dash]
     return {"color": look.colour, "ls": (0, dash) if dash else "-", "lw": width or look.width}
 
 
 def _legend(plot: Plot) -> dict[str, Look]:
-    """One entry per look: where carriers share one, by what follows the carrier's name."""
+    """One entry per line style, named without the carrier if carriers share it."""
     if len(plot.columns) < 2:
         return dict(plot.looks)
     shared: dict[str, Look] = {}
@@ -130,7 +130,7 @@ def dress(axis, shared: Axis) -> None:
 
 
 def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str, methods: Sequence[str]) -> Any:
-    """A matplotlib Figure of one column of the curves of one pattern: mean over seeds and its range by method."""
+    """A matplotlib Figure of one column of the curves under one pattern: mean over seeds and range per method."""
     from matplotlib.figure import Figure
 
     task, look = rows["task"][0], looks(study.methods())

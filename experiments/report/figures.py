@@ -1,4 +1,4 @@
-"""The plots of a study, per task and pattern: learning curves, and the drift with the weight and proxy that respond."""
+"""Plots of a study per task and pattern: learning curves, and drift with entropy weight and proxy."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,33 +19,33 @@ _OPTIMUM, _DRIFT = "optimum", "drift"
 _SIGNALS = (("entropy_weight", "entropy weight"), ("proxy_smooth", "drift proxy"))
 _PROBLEMS = {"diverged": "diverged", "incomplete": "stopped early", "missing": "is missing"}
 _REPLICATES = 500
-POINTS = 240  # of a line at most; a panel is some 400 pixels wide
+POINTS = 240  # most points of a line; a panel is about 400 pixels wide
 
 
 class Series(NamedTuple):
     """One column of the runs of one task, pattern and method.
 
-    Seeds that diverged or stopped early have no part in means, as in all of the report, unless there are no others.
+    Seeds that diverged or stopped early are excluded from means, as in the complete report, unless there are no others.
     """
 
     steps: np.ndarray  # (m,) environment steps of all evaluations
     values: np.ndarray  # (n, m), NaN where a seed has no finite value
     seeds: np.ndarray  # (n,) numbers
-    valid: np.ndarray  # (n,) bool, the seeds that evaluated to the end
+    valid: np.ndarray  # (n,) bool, seeds with complete evaluations
 
     @property
     def by_seed(self) -> dict[int, np.ndarray]:
-        """(m,) each, of the seeds that have a value."""
+        """Seed -> (m,), of the seeds with a value."""
         return {int(s): v for s, v in zip(self.seeds, self.values, strict=True) if np.any(np.isfinite(v))}
 
     @property
     def counted(self) -> np.ndarray:
-        """(k, m) values of the seeds that means are over."""
+        """(k, m) values of the seeds in means."""
         return self.values[self.valid] if np.any(self.valid) else self.values
 
 
 def read(rows: "pl.DataFrame", method: str, column: str) -> Series:
-    """A column of ``rows`` (one task and pattern) for one method; NaN everywhere if it was not logged."""
+    """Series of one method from a column of ``rows`` (one task and pattern); NaN if it was not logged."""
     part = rows.filter(method=method)
     steps, seeds = (np.unique(part[name].to_numpy()) for name in ("step", "seed"))
     at = np.searchsorted(seeds, part["seed"].to_numpy()), np.searchsorted(steps, part["step"].to_numpy())
@@ -61,7 +61,7 @@ def read(rows: "pl.DataFrame", method: str, column: str) -> Series:
 
 
 def line_of(method: str, series: Series, *, banded: bool = True) -> Line | None:
-    """The mean of a series with its pointwise bootstrap band and every seed; None if it has no value."""
+    """Mean of a series with its pointwise bootstrap band and every seed; None if it has no value."""
     values = series.counted
     if not np.any(np.isfinite(series.values)):
         return None
@@ -74,7 +74,7 @@ def line_of(method: str, series: Series, *, banded: bool = True) -> Line | None:
 
 
 def thinned(line: Line, points: int = POINTS) -> Line:
-    """Every k-th point of a line that has more than ``points``, and always the last."""
+    """Every k-th point of a line with more than ``points``, including the last."""
     every = -(-len(line.x) // points)
     if every <= 1:
         return line
@@ -94,7 +94,7 @@ class _Part(NamedTuple):
 
     @property
     def carriers(self) -> dict[str, list[str]]:
-        """Carrier -> its methods, in order of appearance; a column of panels each."""
+        """Carrier -> its methods, in order of appearance; one column of panels per carrier."""
         groups: dict[str, list[str]] = {}
         for method in self.rows["method"].unique(maintain_order=True):
             groups.setdefault(carrier_of(method), []).append(method)
@@ -102,7 +102,7 @@ class _Part(NamedTuple):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Runs that count in no mean, one phrase per method."""
+        """Runs excluded from means, one phrase per method."""
         total: dict[str, int] = {}
         found: dict[str, list[str]] = {}
         for key, run in self.study.runs.items():
@@ -122,7 +122,7 @@ class _Part(NamedTuple):
 
         Args:
           text: title, caption, description.
-          others: looks of the lines that are no method's.
+          others: styles of lines other than methods.
         """
         names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
         shown = {name: self.looks.get(name) or others[name] for name in names}
@@ -136,10 +136,10 @@ class _Part(NamedTuple):
 def plots_of(
     study: RecordedStudy, curves: "pl.DataFrame", manifest: Mapping[str, Any], strong: Collection[str] = ()
 ) -> list[Plot]:
-    """All plots of a study: those of one task and pattern follow one another.
+    """All plots of a study, grouped by task and pattern.
 
     Args:
-      manifest: ``oracle``, the optimal return over training by task, pattern and seed; it may be absent.
+      manifest: may have ``oracle``, the optimal return over training by task, pattern and seed.
       strong: emphasised methods, as in `looks`.
     """
     look, plots = looks(study.methods(), strong), []
@@ -168,7 +168,7 @@ def _curves(part: _Part, optimum: Mapping[int, np.ndarray]) -> Plot:
 
 
 def _best(part: _Part, horizon: float, optimum: Mapping[int, np.ndarray]) -> list[Line]:
-    """The optimum as a line, over the seeds of the part; evenly spaced values of a seed span all of training."""
+    """The optimum as a line, over the seeds of the part; its values are evenly spaced over training."""
     own = {seed: values for seed, values in optimum.items() if seed in set(part.rows["seed"])}
     if not own:
         return []
@@ -184,7 +184,7 @@ def _signals(part: _Part) -> Plot:
     rows, shown = [Row("true drift", 1.1)], []
     for column, label in _SIGNALS:
         values = part.rows[column].cast(float).fill_null(np.nan).to_numpy() if column in columns else np.zeros(0)
-        # A method without a proxy logs zeros, and before the first update nothing.
+        # A method without a proxy logs zeros; before the first update nothing is logged.
         if np.any(np.isfinite(values) & ((values != 0) | (column == "entropy_weight"))):
             rows.append(Row(label, log=spans_decades(values)))
             shown.append(column)
@@ -197,7 +197,7 @@ def _signals(part: _Part) -> Plot:
                 lines = [x for x in lines if x.y is not None and np.any(np.nan_to_num(x.y))]
             panels.append(Panel(row, column, tuple(lines)))
     text = (
-        "Drift and the response to it",
+        "Drift, entropy weight and proxy",
         "True drift in the task's own units (a line per channel and seed), entropy weight and smoothed proxy, means "
         "over seeds",
         f"True drift, entropy weight and drift proxy under {part.pattern} drift on {part.task}, by method.",
@@ -206,14 +206,14 @@ def _signals(part: _Part) -> Plot:
 
 
 def _drifts(part: _Part, methods: Sequence[str], titles: Mapping[str, str]) -> list[Line]:
-    """A line per channel; all methods of a seed face the same drift, so the one with most seeds shows it."""
+    """One line per channel, from the method with most seeds, because methods share the drift of a seed."""
     method = max(methods, key=lambda m: part.rows.filter(method=m)["seed"].n_unique())
     channels = {title: read(part.rows, method, column) for column, title in titles.items()}
     return [thinned(Line(t, s.steps, None, seeds=s.by_seed)) for t, s in channels.items() if s.by_seed]
 
 
 def spans_decades(values: np.ndarray, factor: float = 20.0) -> bool:
-    """Whether positive values cover more than ``factor``, so that a log axis shows more."""
+    """Whether positive values span more than ``factor``, for a log axis."""
     values = values[np.isfinite(values) & (values > 0)]
     if values.size < 2:
         return False

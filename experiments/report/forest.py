@@ -1,4 +1,4 @@
-"""The forest plot: every paired difference with its interval and every pair of runs as a point."""
+"""Forest plot: paired differences with intervals, and the difference of each pair of runs."""
 
 import math
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Point(NamedTuple):
     """The difference of one pair of runs."""
 
-    label: str  # "seed 3", or "hopper, seed 3" where there are several tasks
+    label: str  # "seed 3", or "hopper, seed 3" with several tasks
     value: float
 
 
@@ -29,7 +29,7 @@ class Mark(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A method with its marks, one per pattern of the forest, None where nothing was compared."""
+    """A method with one mark per pattern, None without a comparison."""
 
     method: str
     against: str
@@ -38,12 +38,10 @@ class Row(NamedTuple):
 
     @property
     def comparisons(self) -> list[Compared]:
-        """The comparisons of its marks."""
         return [mark.compared for mark in self.marks if mark is not None]
 
     @property
     def significant(self) -> int:
-        """Number of significant comparisons."""
         return sum(c.outcome != NOT_SIGNIFICANT for c in self.comparisons)
 
 
@@ -60,58 +58,58 @@ class Forest:
     ticks: tuple[float, ...]
 
     def share(self, value: float) -> float:
-        """Place of a value on the scale, 0 to 1; a value outside is put on its end."""
+        """Position of a value on the scale, clipped to 0 to 1."""
         return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
     @property
     def comparisons(self) -> list[Compared]:
-        """The comparisons of all rows."""
         return [c for row in self.rows for c in row.comparisons]
 
     def printed(self, c: Compared) -> str:
-        """A mean difference with its sign, to the digits that the differences of this forest need."""
+        """A mean difference with its sign, with digits for the largest difference."""
         largest = max(abs(x.value) for x in self.comparisons)
         text = number(c.value, 3 if largest < 0.1 else 2 if largest < 10 else 1)
         return f"+{text}" if c.value > 0 and text.strip("0.") else text.replace("-", "−")
 
     @property
     def opponent(self) -> str:
-        """Label of the opponents: the name of a single one, else their common part."""
+        """Label of the opponents: their common name, else "baseline"."""
         names = {row.against for row in self.rows}
         return names.pop() if len(names) == 1 else "baseline"
 
     def gain(self, row: Row) -> float:
-        """The mean difference of a row over its patterns; positive is better."""
+        """Mean difference of a row over its patterns; positive is better."""
         return (1 - 2 * self.lower_is_better) * float(np.mean([c.value for c in row.comparisons]))
 
     @property
     def ordered(self) -> "Forest":
-        """The rows with most significant comparisons first, then by gain."""
+        """The forest with rows sorted by number of significant comparisons, then by gain."""
         return replace(self, rows=tuple(sorted(self.rows, key=lambda row: (-row.significant, -self.gain(row)))))
 
     @property
     def conclusion(self) -> str:
-        """The outcome of all comparisons in a sentence."""
+        """Outcomes of all comparisons in one sentence."""
         clear, total = sum(row.significant for row in self.rows), len(self.comparisons)
-        text = f"{clear} of {total} comparisons with {self.opponent} in {self.metric} are significant ({self.tally}); "
+        opponent = "the baseline" if self.opponent == "baseline" else self.opponent
+        text = f"{clear} of {total} comparisons with {opponent} in {self.metric} are significant ({self.tally}); "
         best = max(self.rows, key=self.gain)
         if self.gain(best) <= 0:
-            return f"{text}no method is above {self.opponent} on average."
+            return f"{text}no method has a higher mean than {opponent}."
         share = f"{best.significant} of {len(best.comparisons)} patterns"
-        return f"{text}best on average is {best.method}, significant under {share}."
+        return f"{text}{best.method} has the highest mean, significant under {share}."
 
     @property
     def tally(self) -> str:
-        """How many comparisons came out which way."""
+        """Number of comparisons per outcome."""
         outcomes = [c.outcome for c in self.comparisons]
         return ", ".join(f"{outcomes.count(o)} {o}" for o in OUTCOMES if o in outcomes)
 
 
 def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str, kind: str = "") -> Forest | None:
-    """The forest of one metric against one kind of opponent; None if nothing was compared.
+    """Forest of one metric against one kind of opponent; None without comparisons.
 
     Args:
-      frame: of which ``look`` has the aggregates; its rows of single runs give the points.
+      frame: tidy frame of ``look``, whose rows of single runs give the points.
       kind: of the opponent, such as ``best_constant``; the carriers' baselines if empty.
     """
     single = frame.filter(level="run", metric=metric).to_dicts()
@@ -137,7 +135,7 @@ def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str, kind: str = "") 
 
 
 def _points(look: Lookup, values: dict, family: str, method: str, metric: str, kind: str, pattern: str) -> tuple:
-    """The differences of the pairs of runs behind a comparison."""
+    """Differences of the pairs of runs of a comparison."""
     tasks, points = look.tasks[family], []
     for task in tasks:
         own = compared(look, (family, task), method, pattern, metric, kind)
@@ -150,7 +148,7 @@ def _points(look: Lookup, values: dict, family: str, method: str, metric: str, k
 
 
 def _scale(marks: list[Mark]) -> tuple[float, float, tuple[float, ...]]:
-    """Ends and ticks that show every mean and every point, and of intervals what does not squeeze those."""
+    """Ends and ticks of a scale with all means and points; long intervals are cut."""
     from matplotlib.ticker import MaxNLocator
 
     points = [v for mark in marks for v in (mark.compared.value, *(p.value for p in mark.points))] + [0.0]
@@ -158,7 +156,7 @@ def _scale(marks: list[Mark]) -> tuple[float, float, tuple[float, ...]]:
     span = (max(points) - min(points)) or 1.0
     low = max(min(points + edges), min(points) - 0.6 * span)
     high = min(max(points + edges), max(points) + 0.6 * span)
-    margin = 0.04 * (high - low) or 1.0  # two versions may agree to the last bit
+    margin = 0.04 * (high - low) or 1.0  # two methods may be equal
     low, high = low - margin, high + margin
     ticks = MaxNLocator(nbins=3, steps=[1, 2, 5, 10]).tick_values(low, high)
     return low, high, tuple(float(t) for t in ticks if low <= t <= high)

@@ -23,15 +23,15 @@ _Log = Callable[[dict[str, float], int], None]  # numbers of one run by column, 
 
 @contextmanager
 def writers(tensorboard: Path | None, wandb: str | None) -> Iterator[OnRows | None]:
-    """A function that logs the rows of an evaluation; None where nothing is logged.
+    """A function that logs the rows of an evaluation; None without logging.
 
     Args:
-      tensorboard: a folder, in which a run is the folder ``TASK/METHOD/PATTERN/seed-N``.
-      wandb: a project; a run is a run of it, grouped by method.
+      tensorboard: a folder; a run is its subfolder ``TASK/METHOD/PATTERN/seed-N``.
+      wandb: a project, with one run per run, grouped by method.
 
     Raises:
       ValueError: the folder is not new.
-      ModuleNotFoundError: the library is not installed; one sentence that says what to install.
+      ModuleNotFoundError: the library is not installed; the text names the package.
     """
     with ExitStack() as stack:
         openers = []
@@ -52,7 +52,7 @@ def _library(name: str, option: str) -> Any:
 
 
 def _log_rows(openers: list[Callable[[dict], _Log]], logs: dict[tuple, list[_Log]], rows: "pl.DataFrame") -> None:
-    """Log rows (one per run and evaluation); ``logs`` holds those of the runs seen so far."""
+    """Log rows (one per run and evaluation); ``logs`` holds the open logs by run."""
     columns = [name for name, kind in rows.schema.items() if name not in _SKIPPED and kind.is_numeric()]
     for row in rows.to_dicts():
         label = {name: row[name] for name in _LABELS}
@@ -70,7 +70,7 @@ def _tensorboard(library: Any, out: Path, stack: ExitStack, label: dict[str, Any
 
     def log(numbers: dict[str, float], step: int) -> None:
         for name, value in numbers.items():
-            # Wall time is part of an event; a study stores none per evaluation, so all runs begin at zero.
+            # Events need a wall time; studies store none per evaluation, so all runs begin at zero.
             writer.add_scalar(name, value, step, walltime=0.0)
 
     return log
@@ -84,7 +84,7 @@ def _wandb(library: Any, project: str, stack: ExitStack, label: dict[str, Any]) 
 
 
 def write_tensorboard(curves: "pl.DataFrame", out: Path) -> int:
-    """Write every logged number of a finished study into ``out``, and return how many runs it has.
+    """Write every logged number of a finished study into ``out``, and return its number of runs.
 
     Raises:
       ValueError, ModuleNotFoundError: as `writers`.

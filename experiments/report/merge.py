@@ -1,4 +1,4 @@
-"""Several finished studies written as one."""
+"""Merging of finished studies."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ _RUN = ("task", "method", "pattern", "seed")
 
 
 def merge_studies(directories: Sequence[Path], out: Path) -> Path:
-    """Write the configuration, manifest and curves of all ``directories`` together into the new or empty ``out``."""
+    """Write the merged configuration, manifest and curves of ``directories`` into the new or empty ``out``."""
     store.check_new(out, "--out")
     config, manifest, rows = join_studies(directories)
     with writing(out):
@@ -27,11 +27,11 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
 
 
 def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any], "pl.DataFrame"]:
-    """The configurations, manifests and curves of finished studies as those of one.
+    """Merge the configurations, manifests and curves of finished studies.
 
-    The configuration then holds the steps of each task and the studies' own configurations under ``merged``. Patterns
-    stand in the order in which the studies name them first. A run that several studies hold with the same numbers, such
-    as a baseline that each of them trained, counts once; with different numbers it is refused.
+    The merged configuration has the steps of each task and the original configurations under ``merged``. Patterns are
+    in order of first appearance. A run with equal numbers in several studies, such as a common baseline, is used once;
+    different numbers raise a ValueError.
     """
     studies = [open_results(folder) for folder in directories]
     configs, manifests = [study.config for study in studies], [study.manifest for study in studies]
@@ -63,7 +63,7 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
 
 
 def _rows(frames: Sequence["pl.DataFrame"]) -> "pl.DataFrame":
-    """The curves of all studies, each run once (ValueError where studies hold different numbers of it)."""
+    """Curves of all studies, each run once; ValueError if studies have different numbers of a run."""
     import polars as pl
 
     rows, place = pl.concat(frames, how="diagonal_relaxed"), [*_RUN, "step"]
@@ -72,21 +72,21 @@ def _rows(frames: Sequence["pl.DataFrame"]) -> "pl.DataFrame":
     if twice.height:
         task, method, pattern, seed = twice.select(_RUN).row(0)
         raise ValueError(
-            f"several studies hold {method} on {task}, '{pattern}', seed {seed}, with different numbers; "
-            "train one of them without it"
+            f"studies have different numbers of {method} on {task}, '{pattern}', seed {seed}; "
+            "train one of the studies without this run"
         )
     return rows.unique(place, keep="first", maintain_order=True)
 
 
 def _joined(first: Any, second: Any) -> Any:
-    """Two maps as one, level by level: the optimum of a task by pattern and seed. Of anything else the later counts."""
+    """Merge two maps recursively, such as the optimum by pattern and seed. For other values the second wins."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return second
     return first | {name: _joined(first.get(name), value) for name, value in second.items()}
 
 
 def _patterns(directories: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The descriptions of the patterns of all studies; a summary in other words is no contradiction."""
+    """Descriptions of the patterns of all studies; only their summaries may differ."""
     merged: dict[str, Any] = {}
     for folder, manifest in zip(directories, manifests, strict=True):
         for name, entry in (manifest.get("patterns") or {}).items():

@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML page and as Markdown, from the templates and assets beside this file."""
+"""A report as one self-contained HTML page and as Markdown, from templates and assets."""
 
 import functools
 import json
@@ -18,9 +18,9 @@ from experiments.report.forest import Forest
 from experiments.report.plots import BASELINE, DASHES, MANY, PALETTE, PALETTE_DARK, REFERENCE_INK, Line, Look, Plot
 from experiments.report.verdicts import SIGNS, Verdict
 
-_TABLES = ("main", "recovery", "paired", "weights", "returns", "paper")  # to which the page's head links
-_DIGITS = 4  # significant ones of a live chart, which is some 300 pixels high
-#: Characters that start a column, code, emphasis, a tag or a link in Markdown.
+_TABLES = ("main", "recovery", "paired", "weights", "returns", "paper")  # linked at the top of the page
+_DIGITS = 4  # significant digits of a live chart, which is about 300 pixels high
+#: Markdown characters to escape: columns, code, emphasis, tags, links.
 _SPECIAL = re.compile(r"[\\|`*<]|(?<=\])\(")
 
 
@@ -29,7 +29,7 @@ class Figure(NamedTuple):
 
     plot: Plot
     picture: Picture
-    explained: bool = True  # whether its caption stands below it; alike figures after the first need none
+    explained: bool = True  # whether to show its caption, only at the first of several similar figures
 
 
 class Group(NamedTuple):
@@ -50,18 +50,18 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Page:
-    """All content of a page; what is empty is left out. All of it is plain text, which the template escapes."""
+    """Content of a page as plain text, which the template escapes; empty fields are omitted."""
 
     title: str
-    subtitle: str = ""  # what was run, in a line
-    status: str = ""  # how many runs are valid
-    problems: Sequence[str] = ()  # one line per run that is not
-    conclusion: str = ""  # the answer in a sentence
-    asked: str = ""  # the question of the answers
+    subtitle: str = ""  # description of the study in one line
+    status: str = ""  # number of valid runs
+    problems: Sequence[str] = ()  # one line per invalid run
+    conclusion: str = ""  # main result in one sentence
+    compared: str = ""  # description of the comparisons
     answers: Sequence[Answer] = ()
     others: Sequence[str] = ()  # verdicts in further metrics, as sentences
-    forests: Sequence[Forest] = ()  # the first is open, the others (against further opponents) fold out
-    looks: Mapping[str, Look] = field(default_factory=dict)  # of methods and lines, which can be switched on and off
+    forests: Sequence[Forest] = ()  # the first is open, forests of other opponents are folded
+    looks: Mapping[str, Look] = field(default_factory=dict)  # styles of methods and lines, which can be hidden
     seeds: Sequence[int] = ()
     segments: int = 1
     groups: Sequence[Group] = ()
@@ -70,15 +70,15 @@ class Page:
     limits: Sequence[str] = ()  # of the numbers
     settings: str = ""
     footer: str = (
-        "Links to pictures and tables work inside the report's folder; everything else is in this page. Every number "
-        "can be recomputed from the study's curves."
+        "Links to pictures work inside the report's folder; all other content is in this page. All numbers can be "
+        "recomputed from the study's curves."
     )
 
     @property
     def sections(self) -> list[tuple[str, str]]:
-        """(anchor, name) of the sections that the page has."""
+        """(anchor, name) of the sections of the page."""
         tables = {table.key for table in self.tables}
-        names = {"answer": "Answer"} if self.answers or self.forests or self.conclusion else {}
+        names = {"answer": "Comparisons"} if self.answers or self.forests or self.conclusion else {}
         names |= {"figures": "Curves"} if self.groups else {}
         names |= {key: key.capitalize() for key in _TABLES if key in tables}
         ends = {"facts": "The study", "limits": "Limits", "settings": "Settings"}
@@ -87,7 +87,7 @@ class Page:
 
 @functools.cache
 def _templates() -> jinja2.Environment:
-    """Values are escaped in the page, not in Markdown; a name that a template misspells is an error."""
+    """Template environment: values are escaped in HTML, not in Markdown; undefined names are errors."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("experiments.report"),
         autoescape=jinja2.select_autoescape(["html"]),
@@ -101,7 +101,7 @@ def _templates() -> jinja2.Environment:
 
 
 def escaped(value: Any) -> str:
-    r"""A value as Markdown shows it: one line, every special character behind a backslash.
+    r"""Escape a value for Markdown: one line, special characters with a backslash.
 
     >>> escaped("SAC+permuted[blocks=40](aes_r|x)")
     'SAC+permuted[blocks=40]\\(aes_r\\|x)'
@@ -110,8 +110,9 @@ def escaped(value: Any) -> str:
 
 
 def _parted(name: str) -> Markup:
-    """The name of a method for a narrow place: its line may end between its parts, not inside a word."""
-    return Markup(re.sub(r"(?<=.)(?=[+\[(])|(?<=[,_:])", "<wbr>", str(escape(name))))
+    """Text in which names of methods may be broken between their parts only, not inside words such as AES-R."""
+    parts = re.sub(r"(?<=\S)(?=[+\[(])|(?<=[,_:])(?=\S)|(?<=[a-z]\.)(?=[a-z])", "<wbr>", str(escape(name)))
+    return Markup(re.sub(r"\w+(?:-\w+)+", r'<span class="whole">\g<0></span>', parts))
 
 
 def _asset(name: str) -> str:
@@ -119,7 +120,7 @@ def _asset(name: str) -> str:
 
 
 def render_html(page: Page) -> str:
-    """The page; everything it shows is inside it."""
+    """Render the page as one self-contained HTML file."""
     uplot, live = "", {}
     if page.groups:
         licence = f"/*\n{_asset('uPlot.LICENSE')}*/\n"
@@ -132,19 +133,19 @@ def render_html(page: Page) -> str:
 
 
 def render_markdown(page: Page) -> str:
-    """The same answers and tables in Markdown; a group's title becomes the first column."""
+    """Render comparisons and tables in Markdown; a group's title becomes the first column."""
     return _templates().get_template("tables.md").render(page=page)
 
 
 def render_table(table: Table) -> str:
-    """One table in Markdown."""
+    """Render one table in Markdown."""
     return _templates().get_template("table.md").render(table=table)
 
 
 def payload(plots: Sequence[Plot]) -> str:
-    """The data that `assets/page.js` reads: a plot per name; lines refer to looks and to horizontal grids by index.
+    """Data of `assets/page.js`: plots by name; lines refer to styles and horizontal grids by index.
 
-    No value can end the script element or start another one.
+    Values cannot end the script element or start another one.
     """
     data = {"plots": {plot.name: _chart(plot) for plot in plots}}
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -155,7 +156,7 @@ def _chart(plot: Plot) -> dict[str, Any]:
     grids: dict[bytes, np.ndarray] = {}
 
     def line_of(line: Line) -> dict[str, Any]:
-        """Absent parts are left out."""
+        """JSON of a line, without absent parts."""
         x = np.asarray(line.x, np.float64)
         grids.setdefault(x.tobytes(), x)
         parts = {"y": line.y, "low": line.low, "high": line.high}
@@ -175,6 +176,6 @@ def _chart(plot: Plot) -> dict[str, Any]:
 
 
 def _numbers(values: np.ndarray, digits: int = _DIGITS) -> list[float | None]:
-    """Rounded; integers without a point, null for values that are not finite."""
+    """Round values; integers have no decimal point, values that are not finite are null."""
     rounded = [float(f"{value:.{digits}g}") for value in np.asarray(values, np.float64).tolist()]
     return [None if not np.isfinite(value) else int(value) if value == int(value) else value for value in rounded]

@@ -1,4 +1,4 @@
-"""Content and style of a figure, from which both the still pictures and the page's live charts are drawn."""
+"""Content and style of a figure, used by the still pictures and the page's live charts."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -9,24 +9,24 @@ import numpy as np
 
 from experiments.measure.study import STEADY, RecordedStudy, carrier_of
 
-# After Okabe and Ito: a contrast of 3:1 with white, and no two alike to a deuteranope. Baselines are black.
+# After Okabe and Ito: a contrast of 3:1 with white, distinguishable with deuteranopia. Baselines are black.
 PALETTE = "#0072B2 #D55E00 #009E73 #CC79A7 #A29636 #1E90FF #8C6D1F #4020D0 #B03060 #5B7F3A".split()
-#: The same hues, light enough for a dark page.
+#: The hues in lighter shades for a dark page.
 PALETTE_DARK = "#4DA6E0 #FF8B3D #3CCBA0 #E7A5C8 #F5BE48 #9AD4F7 #C9A95A #8470FF #E2789F #9DC277".split()
 BASELINE = "#222222"
-REFERENCE_INK = "#666666"  # of the optimum and the drift, which are no methods
-#: Lengths of strokes and gaps in line widths; the first is solid. Grey print tells methods apart by them alone.
+REFERENCE_INK = "#666666"  # of the optimum and the drift
+#: Lengths of strokes and gaps in line widths; the first is solid. They distinguish methods in greyscale.
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (2, 1.5), (7, 2, 1.5, 2), (4, 1.5, 1.5, 1.5, 1.5, 1.5))
-MANY = 10  # methods from which a report folds what is not significant and emphasises few lines
+MANY = 10  # number of methods from which a report folds rows and emphasises few lines
 
 
 class Look(NamedTuple):
-    """The style of one line, on paper, on the page and in the dark."""
+    """Style of one line."""
 
     ink: int  # index into `PALETTE`; -1 is `BASELINE`, -2 `REFERENCE_INK`
     dash: int = 0  # index into `DASHES`
     width: float = 1.6  # points
-    strong: bool = True  # whether it has its band and full ink among `MANY` lines
+    strong: bool = True  # whether it is emphasised and has a band among `MANY` lines
 
     @property
     def colour(self) -> str:
@@ -40,7 +40,7 @@ def kind_of(method: str) -> str:
 
 
 def looks(methods: Sequence[str], strong: Collection[str] = ()) -> dict[str, Look]:
-    """A style per method, by what follows the carrier, so that AES looks the same on SAC and on PPO.
+    """Style per method, by its label after the carrier, so that AES has one style on SAC and on PPO.
 
     Of `MANY` methods and more only baselines and those in ``strong`` are emphasised.
 
@@ -49,24 +49,24 @@ def looks(methods: Sequence[str], strong: Collection[str] = ()) -> dict[str, Loo
     """
     kinds = list(dict.fromkeys(kind_of(m) for m in methods if kind_of(m)))
     inks, strokes = len(PALETTE), len(DASHES) - 1
-    # After a full round of colours the strokes move on by one, so that no two of the first forty look the same.
+    # After each round of colours the strokes advance by one, so that the first forty styles differ.
     chosen = {kind: Look(i % inks, 1 + (i + i // inks) % strokes) for i, kind in enumerate(kinds)}
     few = len(methods) < MANY
     return {m: chosen.get(kind_of(m), Look(-1))._replace(strong=few or m in strong or not kind_of(m)) for m in methods}
 
 
 class Axis(NamedTuple):
-    """The horizontal axis of environment steps that all panels of a plot share."""
+    """Horizontal axis of environment steps, shared by all panels of a plot."""
 
     low: float
     high: float
-    marks: np.ndarray  # (K,) where changes are
-    jumps: bool  # whether the drift jumps there
+    marks: np.ndarray  # (K,) steps of the changes
+    jumps: bool  # whether the drift jumps at the changes
     label: str = "environment steps"
 
 
 def time_axis(study: RecordedStudy, task: str, pattern: str) -> Axis:
-    """The axis of training with the changes of a pattern."""
+    """Time axis of a training with the changes of a pattern."""
     changes = study.changes(task)
     marks = changes[:0] if pattern == STEADY else changes
     return Axis(0.0, study.horizons[task], marks, study.patterns[pattern].jumps)
@@ -83,12 +83,12 @@ class Row(NamedTuple):
 class Line(NamedTuple):
     """One line of a panel."""
 
-    name: str  # in the plot's looks
+    name: str  # key of the plot's `looks`
     x: np.ndarray  # (m,), increasing
-    y: np.ndarray | None  # (m,) mean over seeds; None: only the seeds are shown
+    y: np.ndarray | None  # (m,) mean over seeds; None: only single seeds are shown
     low: np.ndarray | None = None  # (m,) of its band
     high: np.ndarray | None = None
-    seeds: Mapping[int, np.ndarray] = {}  # (m,) each; NaN where a seed has nothing
+    seeds: Mapping[int, np.ndarray] = {}  # (m,) each; NaN where a seed has no value
 
 
 class Panel(NamedTuple):
@@ -107,21 +107,21 @@ class Plot:
     task: str
     pattern: str
     title: str
-    caption: str  # how to read it
-    alt: str  # its content, with numbers, for readers who cannot see it
+    caption: str  # caption
+    alt: str  # alternative text, with numbers
     axis: Axis
     rows: tuple[Row, ...]
     columns: tuple[str, ...]  # titles
     panels: tuple[Panel, ...]
     looks: Mapping[str, Look]
-    warnings: tuple[str, ...] = ()  # runs that are missing in it
+    warnings: tuple[str, ...] = ()  # missing runs
 
     @property
     def name(self) -> str:
-        """The name of its files, without suffix."""
+        """File name without suffix."""
         return file_stem(self.kind, self.task, self.pattern)
 
 
 def file_stem(*parts: str) -> str:
-    """A file name without suffix from names that may hold anything."""
+    """File name without suffix from arbitrary names."""
     return re.sub(r"[^A-Za-z0-9_.+=-]", "_", "_".join(part for part in parts if part))

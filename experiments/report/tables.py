@@ -1,4 +1,4 @@
-"""The tables of a report: each is a description of its columns, with one sentence on how to read it."""
+"""The tables of a report, each described by its columns and an explanation."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from experiments.report.verdicts import METRIC_NAMES, SIGNS, Compared, compared,
 
 
 class Column(NamedTuple):
-    """One column: metrics of the tidy frame, of which the first with a value is printed."""
+    """One column: the first of its metrics in the tidy frame with a value is printed."""
 
     head: str
     metrics: Sequence[str]
@@ -29,10 +29,10 @@ class Spec(NamedTuple):
     title: str
     reading: str
     columns: Sequence[Column]
-    where: str = "mean_return"  # metric that a pattern needs a value of to be shown
+    where: str = "mean_return"  # a pattern is shown if this metric has a value
     notes: Sequence[str] = ()
-    empty: str = ""  # shown instead of a table without rows; "": such a table is left out
-    families: bool = False  # rows of families alone, not of their tasks
+    empty: str = ""  # note of a table without rows; "": the table is omitted
+    families: bool = False  # rows of families only, not of their tasks
 
 
 _RUNS = Column("runs", ["mean_return"], show="runs")
@@ -41,10 +41,10 @@ _ELSEWHERE = ("in_force", "nominal", "previous", "next", "low", "high")
 TABLES: dict[str, Spec] = {
     "main": Spec(
         "Main results: floor-corrected nAUC, DropRatio, robust recovery",
-        "nAUC: area above the random policy as a share of SAC's without drift on the same task, mean over tasks and "
-        "seeds (higher is better, 1.00 is SAC on Steady). DropRatio: share of the method's own Steady area that drift "
-        "costs (lower is better). Recovery: time to regain 95 % of the level after abrupt changes, summed, in % of "
-        "training (lower is better). Brackets: 95 % intervals over seeds; n=: runs behind a value if not all count.",
+        "nAUC: area above the random policy as a share of SAC's area without drift on the same task, mean over tasks "
+        "and seeds (higher is better, 1.00 is SAC on Steady). DropRatio: share of the method's own Steady area lost "
+        "under drift (lower is better). Recovery: time to regain 95 % of the level after abrupt changes, summed, in % "
+        "of training (lower is better). Brackets: 95 % intervals over seeds; n=: number of runs if not all are valid.",
         [
             _RUNS,
             Column("nAUC (floor-corrected, per task)", ["nauc_task_safe"]),
@@ -54,16 +54,16 @@ TABLES: dict[str, Spec] = {
             Column("recovered", ["recovery_robust_fraction"], 0, 100, "muted"),
         ],
         notes=[
-            "Per task, every task weighs the same; the family's nAUC is a ratio of sums, in which a task with large "
-            "returns weighs more."
+            "Per task: all tasks have equal weight. Family: a ratio of sums, in which a task with large returns has "
+            "more weight."
         ],
     ),
     "recovery": Spec(
         "Recovery after changes",
-        "Times are sums over the changes in % of training; a change that was not recovered from counts its complete "
-        "window, so read every time together with the share recovered; the null column is the same measure on the "
-        "method's Steady runs, where nothing changed, and only an excess over it is recovery; n/a counts the changes "
-        "before which nothing had been learned, which the robust columns leave out.",
+        "Times are sums over the changes, in % of training. A change without recovery counts with its complete window, "
+        "so read times together with the share of recovered changes. Null: the same measure on the method's Steady "
+        "runs, without changes; compare each time with it. n/a: changes before which nothing was learned, which the "
+        "robust columns exclude.",
         [
             _RUNS,
             Column("raw %", ["recovery"], 1, 100),
@@ -76,18 +76,17 @@ TABLES: dict[str, Spec] = {
             Column("null %", ["recovery_robust_null"], 1, 100, "muted"),
             Column("vs own steady %", ["recovery_vs_steady"], 1, 100),
             Column("immediate drop", ["immediate_drop"], show="value"),
-            Column("deficit area", ["deficit_area"], 3),
-            Column("did not hurt %", ["no_drop_fraction"], 0, 100, "muted"),
+            Column("shortfall", ["deficit_area"], 3),
+            Column("no drop %", ["no_drop_fraction"], 0, 100, "muted"),
         ],
         where="recovery",
-        notes=["Recovered is the % of changes. Test on the deficit area: it needs no crossing."],
-        empty="No valid run of a pattern that jumps and is constant in between: no recovery to measure.",
+        notes=["Recovered: % of changes. For tests use the shortfall, which needs no threshold crossing."],
+        empty="No valid run of a pattern that is constant between jumps, so recovery is not defined.",
     ),
     "weights": Spec(
         "Entropy weight: saturation and responsiveness",
-        "Saturation is the share of updates at a clip (a saturated schedule is a constant); responsiveness is the rise "
-        "of the weight within 2 % of training after a change, relative to before (0: no reaction, and the Steady rows "
-        "show it where nothing changes).",
+        "Saturation: share of updates at a clip (a saturated schedule is a constant). Responsiveness: relative rise of "
+        "the weight within 2 % of training after a change (0: no response; the Steady rows are the null value).",
         [
             Column("mean weight", ["mean_entropy_weight"], 4),
             Column("saturation %", ["saturation"], 1, 100),
@@ -97,10 +96,9 @@ TABLES: dict[str, Spec] = {
         ],
     ),
     "adaptations": Spec(
-        "Adaptations beside the entropy weight",
-        "Means over training of adaptations: the drift ratio (1: stationary), the share of the stored transitions "
-        "that batches are drawn from, the factor of the learning rates; how often parameters were refreshed, and "
-        "gradient steps per run.",
+        "Adaptations",
+        "Means over training: the drift ratio (1: stationary), the window as a share of the stored transitions, and "
+        "the factor of the learning rates. Totals per run: parameter refreshes (shrink-and-perturb), gradient steps.",
         [
             Column("ratio", ["mean_response_ratio"], 3),
             Column("window", ["mean_window_share"], 3),
@@ -111,15 +109,14 @@ TABLES: dict[str, Spec] = {
     ),
     "elsewhere": Spec(
         "Returns under drift that is not in force",
-        "Mean over training of the same policies' returns under the values in force, the nominal ones, those before "
-        "the last change (forgetting), those after the next (transfer), and the ends of the range.",
+        "Mean return over training under other drift values: in force, nominal, before the last change (forgetting), "
+        "after the next change (transfer), and the ends of the range.",
         [Column(where.replace("_", " "), [f"mean_return_{where}"]) for where in _ELSEWHERE],
     ),
     "returns": Spec(
         "Returns",
-        "Undiscounted return of the deterministic policy, over the last tenth of training, over all of it, and after "
-        "the first change, without the time in which the undrifted task was learned; and the return of the stochastic "
-        "policy while training, which can move the other way when the weight rises.",
+        "Undiscounted return of the deterministic policy: in the last tenth of training, over all of it, and after the "
+        "first change. The training return is that of the stochastic policy, which may fall when the weight rises.",
         [
             _RUNS,
             Column("final return", ["final_return"]),
@@ -130,9 +127,9 @@ TABLES: dict[str, Spec] = {
     ),
     "paper": Spec(
         "Paper parity: raw nAUC and DropRatio",
-        "Raw ratios of areas with one normaliser per family, rounded half-up as the paper prints them; the paper's "
-        f"own number is beside ours where family, method and pattern match, and {DAGGER} marks a ratio that "
-        "contains a negative area and must not be read.",
+        "Raw ratios of areas with one normaliser per family, rounded half-up as in the paper. The column paper has the "
+        "paper's number if family, method and pattern match. "
+        f"{DAGGER} marks a ratio with a negative area, which is meaningless.",
         [
             Column("nAUC", ["nauc_family"]),
             Column("paper", ["nauc_family"], show="paper"),
@@ -144,23 +141,23 @@ TABLES: dict[str, Spec] = {
     ),
 }
 _SIZES = {"toy": 1, "mujoco": 5, "isaac": 6}  # tasks of the paper's families
-#: Reasons for which a metric has no value, in words.
+#: Explanations of missing values.
 _REASONS = {
     "no_steady_sac_runs": "nAUC needs SAC on Steady, which this study does not contain.",
-    "no_steady_run": "DropRatio and its companions need the method's own Steady runs, which are missing.",
-    "steady_run": "A run whose own Steady run is broken has no DropRatio and none of its companions.",
+    "no_steady_run": "DropRatio and comparisons with Steady need the method's own Steady runs, which are missing.",
+    "steady_run": "A run without a valid Steady run of its seed has no DropRatio and no comparison with Steady.",
     "no_floor": "Floor-corrected and robust values need the random policy's return, which the manifest lacks.",
-    "normaliser_not_above_floor": "A dash where SAC on Steady (or the method's own Steady run) is not above the random "
-    "policy: such a ratio has no meaning.",
-    "level_not_above_floor": "A dash where nothing had been learned before a change.",
-    "not_logged": "A dash where the weight was not logged.",
+    "normaliser_not_above_floor": "Dash: SAC on Steady, or the method's own Steady run, is not above the random "
+    "policy, so the ratio is undefined.",
+    "level_not_above_floor": "Dash: nothing was learned before a change.",
+    "not_logged": "Dash: the weight was not logged.",
     "too_few_evaluations_after_a_change": "Fewer than two evaluations fall within 2 % of the horizon after a change, "
     "so responsiveness cannot be measured.",
 }
 
 
 def table_of(look: Lookup, key: str) -> Table:
-    """One of `TABLES`, of the columns that the study has."""
+    """One of `TABLES`, with the columns available in the study."""
     spec, known = TABLES[key], {metric for *_, metric in look.cells}
     several = any(len(tasks) > 1 for tasks in look.tasks.values())
     columns = [column for column in spec.columns if known.intersection(column.metrics)]
@@ -180,7 +177,7 @@ def table_of(look: Lookup, key: str) -> Table:
     table.notes += spec.notes if key != "main" or several else ()
     if key == "paper":
         sizes = [(f, _SIZES.get(f.lower().split()[0] if f else "", 0), len(tasks)) for f, tasks in look.tasks.items()]
-        text = "The paper's {} numbers average {} tasks, ours {}: not the same quantity."
+        text = "The paper's {} numbers average {} tasks, these {}, so they are different quantities."
         table.notes += [text.format(*size) for size in sizes if size[1] > size[2]]
     wanted = {metric for column in columns for metric in column.metrics}
     missing = {
@@ -215,13 +212,12 @@ def _shown(look: Lookup, scope: tuple, method: str, pattern: str, column: Column
 
 
 def hindsight_table(look: Lookup) -> Table:
-    """Of every carrier's constant weights the best under every pattern, and the best of its other methods beside it."""
+    """Best constant weight of every carrier under every pattern, and the best of its other methods."""
     table = Table(
         "hindsight",
-        "The best constant weight in hindsight",
-        "Of each carrier's constants the one with the highest mean return over training under this pattern, which "
-        "nobody knows beforehand and which a schedule has to beat; it was chosen among several on these very runs, so "
-        "it looks a little better than it is.",
+        "Best constant weight, chosen in hindsight",
+        "Per carrier the constant with the highest mean return over training under this pattern. The column constants "
+        "has the size of the grid. The choice is made on these runs, so the mean return is biased upwards.",
         ["carrier", "constants", "best constant", "mean return", "best other method", "mean return"],
     )
     for scope in look.scopes():
@@ -246,10 +242,10 @@ def paired_table(look: Lookup) -> Table:
     table = Table(
         "paired",
         "Paired differences at equal seeds",
-        "Method minus opponent at equal seed: the carrier's baseline, and where the study has them constants and the "
-        "method's own controls; a difference of at least five pairs that is below 5 % after Holm's correction is "
-        "marked ▲ if the method is better and ▼ if it is worse (for DropRatio, recovery and deficit area lower is "
-        "better, so ▲ is beside a negative difference); P is the probability that the method is better.",
+        "Method minus opponent at equal seed. Opponents: the carrier's baseline, constants and the method's own "
+        "controls. ▲ better, ▼ worse: p < 5 % after Holm's correction with at least five pairs. For DropRatio, "
+        "recovery and shortfall lower is better, so ▲ marks a negative difference. P: probability that the method is "
+        "better.",
         [
             "method",
             "opponent",
@@ -261,9 +257,9 @@ def paired_table(look: Lookup) -> Table:
             "p (Holm)",
         ],
         notes=[
-            "On one task with fewer than 10 seeds the mean's interval is Student's t interval; the others are "
-            "stratified bootstrap intervals. Holm adjusts within one metric and kind of opponent over all methods and "
-            "patterns of the study, constants and controls by themselves."
+            "On one task with fewer than 10 seeds the interval of the mean is Student's t interval; other intervals "
+            "are stratified bootstrap intervals. A Holm family is one metric and kind of opponent over all methods and "
+            "patterns of the study; constants and controls are a separate family."
         ],
         labels=2,
     )
@@ -278,7 +274,7 @@ def paired_table(look: Lookup) -> Table:
                 both = [(m, kind, compared(look, scope, m, pattern, metric, kind)) for m, kind in pairs]
                 rows = [_paired_row(look, scope, m, metric, kind, c) for m, kind, c in both if c]
                 if rows:
-                    if len(look.methods) >= MANY:  # significant ones first
+                    if len(look.methods) >= MANY:  # significant rows first
                         rows.sort(key=lambda row: not row[3].kind)
                     table.groups.append((f"{scope[2]} · {METRIC_NAMES[metric]} ({side} is better) · {pattern}", rows))
     return table if table.rows else replace(table, notes=["No method shares a valid seed and pattern with a baseline."])
@@ -299,7 +295,7 @@ def _paired_row(look: Lookup, scope: tuple, method: str, metric: str, kind: str,
 
 
 def build_tables(look: Lookup) -> list[Table]:
-    """All tables of the report in order, without those that have neither rows nor a reason for that."""
+    """All tables of the report in order, without tables that have neither rows nor notes."""
     first, *others = (table_of(look, key) for key in TABLES)
     tables = [first, others[0], paired_table(look), hindsight_table(look), *others[1:]]
     return [table for table in tables if table.rows or table.notes]

@@ -1,4 +1,4 @@
-"""The answer of a study: per method and opponent, the outcome under every pattern after Holm's correction."""
+"""Outcomes of a study: per method and opponent under every pattern, after Holm's correction."""
 
 import math
 from typing import Any, NamedTuple
@@ -11,17 +11,17 @@ METRIC_NAMES = {
     "nauc_task": "raw nAUC",
     "drop_run_safe": "floor-corrected DropRatio",
     "recovery_robust": "robust recovery",
-    "deficit_area": "deficit area",
+    "deficit_area": "shortfall after a change",
     "mean_return": "mean return",
     "later_return": "mean return after the first change",
     "final_return": "final return",
     "recovery": "raw recovery",
 }
-#: The first of these that the study has is the metric of its verdicts.
+#: The first available of these is the main metric of a study.
 MAIN = ("nauc_task_safe", "mean_return")
-_LATER = "later_return"  # judged against every opponent, too
-#: Judged against the baseline, besides.
-_BESIDE = (_LATER, "drop_run_safe", "recovery_robust", "deficit_area")
+_LATER = "later_return"  # also compared with every opponent
+#: Metrics that are also compared with the baseline.
+_SECONDARY = (_LATER, "drop_run_safe", "recovery_robust", "deficit_area")
 SIGNS = {BETTER: "▲", WORSE: "▼", NOT_SIGNIFICANT: "○"}
 
 
@@ -30,13 +30,13 @@ class Compared(NamedTuple):
 
     pattern: str
     row: dict[str, Any]  # of the mean difference, in the tidy frame
-    p: float  # after Holm; NaN if there is none
+    p: float  # after Holm; NaN if not tested
     outcome: str  # one of `OUTCOMES`
     opponent: str  # the method
     value: float  # mean difference
     pairs: int  # of runs
     runs: int  # of the method, paired or not
-    ends: tuple[float, float] | None  # 95 % interval of the mean difference; one pair has none
+    ends: tuple[float, float] | None  # 95 % interval of the mean difference; None for one pair
 
     @property
     def sentence(self) -> str:
@@ -54,8 +54,8 @@ class Verdict(NamedTuple):
     method: str
     against: str  # the carrier's baseline by name, or "best constant", "constant at mean", "permuted", "playback"
     metric: str  # as in the tidy frame
-    patterns: dict[str, tuple[str, ...]]  # outcome -> patterns; every one that was compared is there once
-    n: int  # pairs of runs in the comparison that has fewest
+    patterns: dict[str, tuple[str, ...]]  # outcome -> patterns
+    n: int  # smallest number of pairs of the comparisons
 
     @property
     def significant(self) -> bool:
@@ -64,7 +64,7 @@ class Verdict(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The verdict as one sentence."""
+        """The verdict in one sentence."""
         parts = [f"{outcome} on {', '.join(names)}" for outcome, names in self.patterns.items() if names]
         count = f"{self.n} pair{'s' if self.n > 1 else ''} of runs"
         head = f"{self.method} against {self.against}, {METRIC_NAMES[self.metric]}"
@@ -74,22 +74,22 @@ class Verdict(NamedTuple):
 def verdicts(look: Lookup) -> list[Verdict]:
     """Verdicts in the order of the study's methods, against the baseline first, the main metric first.
 
-    Holm's family is the metric and kind of opponent over all methods and patterns of the study, constants and controls
-    by themselves. Families of tasks are never pooled: in a study of several a pattern stands with its family's name.
+    A Holm family is one metric and kind of opponent over all methods and patterns of the study; constants and controls
+    are a separate family. Families of tasks are not pooled; with several families a pattern has its family's name.
     """
     main = next((metric for metric in MAIN if was_compared(look, metric)), None)
     if main is None:
         return []
     judged = {key[2] for key in look.cells if key[4].startswith("paired:")}
-    # Constants and controls are judged only where the study has no other methods.
+    # Constants and controls have verdicts only if the study has no other methods.
     methods = [m for m in look.methods if m in judged and m not in look.asides] or look.methods
-    requested = [(m, k) for m in (main, *_BESIDE) for k in ("", *(look.opponents if m in (main, _LATER) else ()))]
+    requested = [(m, k) for m in (main, *_SECONDARY) for k in ("", *(look.opponents if m in (main, _LATER) else ()))]
     found = (_verdict(look, method, metric, kind) for method in methods for metric, kind in requested)
     return [verdict for verdict in found if verdict is not None]
 
 
 def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str, kind: str) -> Compared | None:
-    """The comparison with an opponent of a kind, the baseline if it is empty; None where nothing was compared."""
+    """Comparison with an opponent of a kind (empty: the baseline); None if there is none."""
     suffix = f":vs={kind}" if kind else ""
     row, adjusted = (look.get(scope, method, pattern, f"{of}:{metric}{suffix}") for of in ("paired", "p_holm"))
     if row is None or not math.isfinite(row["value"]):
@@ -102,12 +102,12 @@ def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str,
 
 
 def was_compared(look: Lookup, metric: str) -> bool:
-    """Whether any method has a difference with its baseline in a metric."""
+    """Whether any method is compared with its baseline in a metric."""
     return any(m == f"paired:{metric}" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items())
 
 
 def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | None:
-    """One line; None where nothing was compared."""
+    """Verdict of one method; None without comparisons."""
     groups: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
     pairs, against = [], kind.replace("_", " ")
     for family in look.tasks:

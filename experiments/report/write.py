@@ -1,4 +1,4 @@
-"""Turns a study's folder into its report: a self-contained page, tables as files, tidy metrics and figures."""
+"""Writing of a study's report: a self-contained page, tables, tidy metrics and figures."""
 
 import json
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-#: Explanations of metrics whose names are not enough.
+#: Explanations of metrics.
 _MEANINGS = {
     "floor-corrected nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"
 }
@@ -37,14 +37,14 @@ _PROBLEMS = {"off_grid": "lacks evaluations of the other runs"}
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     """Write ``directory/report`` and return the path of its ``index.html``.
 
-    The page, ``tables.md``, ``metrics.parquet``, and every figure as PNG and SVG. The folder appears complete or not at
-    all; an older report is replaced.
+    The page, ``tables.md``, ``metrics.parquet``, and every figure as PNG and SVG. The folder is written atomically; an
+    older report is replaced.
 
     Args:
       replicates: bootstrap replicates of the intervals.
 
     Raises:
-      ValueError: a file is missing or broken; one sentence that names it.
+      ValueError: a file is missing or damaged; one sentence that names it.
       ValueError, Unwritable: another process owns the study, or the folder cannot be written.
     """
     results = open_results(Path(directory))
@@ -98,7 +98,7 @@ def _page(
     dpi = 140 if len(plots) <= 20 and len(look.methods) <= 8 else 80  # keeps the page below 3 MB
     status, problems = status_of(study, manifest)
     facts = facts_of(study, config, manifest)
-    # Neither the list of runs nor the optimum over time.
+    # Without the list of runs and the optimum over time.
     shown = {"config": dict(config), "manifest": {k: v for k, v in manifest.items() if k not in ("runs", "oracle")}}
     return Page(
         title=f"Entropy schedules under drift: {dict(facts)['task']}, "
@@ -107,9 +107,9 @@ def _page(
         status=status,
         problems=problems,
         conclusion=conclusion,
-        asked=f"{metric[:1].upper()}{metric[1:]}{_MEANINGS.get(metric, '')}, of each method against its opponents on "
-        "equal seeds; significant at 5 % after Holm's correction, opponent by opponent, over all methods and patterns, "
-        "with at least five pairs.",
+        compared=f"{metric[:1].upper()}{metric[1:]}{_MEANINGS.get(metric, '')} of each method compared with its "
+        "opponents at equal seeds. Better and worse: significant at 5 % with at least five pairs, after Holm's "
+        "correction over all methods and patterns for each kind of opponent.",
         answers=_answers(found, colours),
         others=[v.sentence for v in found if v.metric != found[0].metric],
         forests=forests,
@@ -125,7 +125,7 @@ def _page(
 
 
 def _answers(found: Sequence[Verdict], colours: Mapping[str, Look]) -> list[Answer]:
-    """The verdicts in the main metric by method; of many methods those with significant ones first."""
+    """Verdicts in the main metric by method; with many methods, significant ones first."""
     lines: dict[str, list[Verdict]] = {}
     for verdict in found:
         if verdict.metric == found[0].metric:
@@ -136,7 +136,7 @@ def _answers(found: Sequence[Verdict], colours: Mapping[str, Look]) -> list[Answ
 
 
 def _groups(study: RecordedStudy, figures: Sequence[Figure]) -> Iterator[Group]:
-    """The figures of each task and pattern under their heading; a caption stands where it is first needed."""
+    """Figures of each task and pattern; a caption is shown once."""
     captions: set[str] = set()
     for task, pattern in dict.fromkeys((figure.plot.task, figure.plot.pattern) for figure in figures):
         own = [figure for figure in figures if (figure.plot.task, figure.plot.pattern) == (task, pattern)]
@@ -156,7 +156,7 @@ def _subtitle(study: RecordedStudy, facts: Mapping[str, str]) -> str:
 
 
 def facts_of(study: RecordedStudy, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, value) of the study and the machine, as printed; what neither file contains is left out."""
+    """(name, value) of the study and the machine, as printed; missing fields are omitted."""
     seeds, warm = study.seeds(), config.get("warm_start") or {}
     first, last = ([s for s in seeds if s + way not in seeds] for way in (-1, 1))
     ranges = ", ".join(str(a) if a == b else f"{a}:{b}" for a, b in zip(first, last, strict=True))
@@ -179,7 +179,7 @@ def facts_of(study: RecordedStudy, config: Mapping[str, Any], manifest: Mapping[
 
 
 def status_of(study: RecordedStudy, manifest: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The headline of the status box and one line per run that could not be measured."""
+    """Headline of the status box, and one line per invalid run."""
     recorded = {(r.get("task"), r.get("method"), r.get("pattern"), r.get("seed")): r for r in manifest.get("runs", ())}
     lines = []
     for key, run in ((key, run) for key, run in study.runs.items() if run.problem):
@@ -191,30 +191,31 @@ def status_of(study: RecordedStudy, manifest: Mapping[str, Any]) -> tuple[str, l
             text += f", last evaluation at step {spaced(int(run.steps[-1]))}"
         lines.append(text + (f" ({entry['reason']})" if entry.get("reason") else ""))
     head = f"{len(study.runs) - len(lines)}/{len(study.runs)} runs are valid"
-    return head + (". The others count in no mean." if lines else ": all finished, none diverged."), lines
+    return head + (". The others are excluded from means." if lines else ": all finished, none diverged."), lines
 
 
 def limits_of(study: RecordedStudy, manifest: Mapping[str, Any]) -> list[str]:
     """Limits of this study's numbers, one or two sentences each."""
     n, inert = len(study.seeds()), {task: names for task, names in manifest.get("inert", {}).items() if names}
-    seeds = "intervals are over seeds; evaluation episodes and steps are never counted as replicates."
+    seeds = "intervals are over seeds, not over evaluation episodes or steps."
     if n < 10:
-        seeds = "percentile intervals of so few runs are too narrow (84 % instead of 95 % at five seeds on one task), "
-        seeds += "so they are stretched by √(n/(n−1)); even so, a single interval is a hint. A claim needs ten seeds."
+        seeds = "bootstrap percentile intervals of so few seeds are too narrow (84 % coverage instead of 95 % at five "
+        seeds += "seeds on one task), so they are stretched by √(n/(n−1)). Ten seeds are recommended."
     lines = [
-        f"{n} seeds: {seeds}" if n > 1 else "1 seed: there is no interval and no claim can be made.",
-        "DropRatio is anchored at the method's own Steady level: a lower level lowers the ratio. Read it beside nAUC "
-        "only.",
-        "A method that learned little regains its level easily; the recovery against its own Steady run removes this.",
-        "The optimum after a change can lie below the level before it; then no method can recover.",
-        "Evaluation is deterministic and hides the cost of entropy; the training return shows it.",
-        "Many comparisons are shown. About one in twenty intervals excludes zero by chance; Holm's p accounts for it.",
+        f"{n} seeds: {seeds}" if n > 1 else "1 seed: there are no intervals and no tests.",
+        "DropRatio is relative to the method's own Steady level, so a lower level gives a lower ratio. Read it with "
+        "nAUC.",
+        "A method that learned little regains its level easily; the recovery relative to its Steady run corrects "
+        "for this.",
+        "If the optimum after a change is below the level before it, no method can recover.",
+        "Evaluation is deterministic and excludes the cost of entropy, which the training return includes.",
+        "About one in twenty intervals excludes zero by chance; p after Holm's correction accounts for this.",
     ]
-    lines += [f"In {task} the drift of {', '.join(names)} changes nothing." for task, names in inert.items()]
+    lines += [f"In {task} the drift of {', '.join(names)} has no effect." for task, names in inert.items()]
     if STEADY not in study.patterns:
-        lines.append("Steady was not run: nAUC, DropRatio and the null values of recovery are missing.")
+        lines.append("Steady was not run, so nAUC, DropRatio and the null values of recovery are missing.")
     known = {STEADY, *(manifest.get("patterns") or {})}
     if unknown := [name for name in study.patterns if name not in known]:
-        text = "shown as gradual drift, without times of recovery."
+        text = "shown as gradual drift, without recovery times."
         lines.append(f"The manifest does not describe {', '.join(unknown)}: {text}")
     return lines

@@ -1,1 +1,1 @@
-"""A study as an object: describe it, train it, look at its results."""
+"""A study as an object: configuration, training, results."""

@@ -1,4 +1,4 @@
-"""Sizes of a study, and the time that a short trial suggests, before anything of it is written."""
+"""Sizes of a study and a time estimate from a short trial; nothing is written."""
 
 import dataclasses
 import resource
@@ -15,7 +15,7 @@ from experiments.study.prepare import Prepared, floor_of, optimum_of, results_by
 from experiments.study.program import share_of
 from experiments.study.run import compile_program, memory_budget, state_bytes, take
 
-_LEAST = 32  # vector steps of a trial interval, at least; fewer would show what a call costs
+_LEAST = 32  # fewest vector steps of a trial interval; shorter intervals measure the cost of a call
 _FEWEST = 2  # trial intervals that are timed
 
 
@@ -27,15 +27,15 @@ class Seconds(NamedTuple):
     evaluation: float
 
     def total(self, batches: int, intervals: int) -> float:
-        """From the start of training to the last evaluation."""
+        """Seconds from the start of training to the last evaluation."""
         return self.start + batches * (intervals * self.interval + (intervals + 1) * self.evaluation)
 
 
 def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0) -> list[str]:
-    """Sizes of a study and the times of a trial of about ``seconds`` in all besides compiling, in lines for a person.
+    """Lines with the sizes of a study and a time estimate from a trial of about ``seconds``, besides compilation.
 
-    The runs of the trial are dropped. Evaluations are timed on agents that have hardly learned: where falling ends an
-    episode, later ones take longer. A task in another simulator is not started, so no time is given.
+    The runs of the trial are discarded. Evaluations are timed on almost untrained agents, so later evaluations take
+    longer in tasks whose episodes end by a fall. A task in another simulator is not started and has no estimate.
     """
     devices, lines, total, widest = jax.local_devices(), [], 0.0, 0
     apart = any(getattr(each.share.learner.world.task.env, "exclusive", False) for each in prepared)
@@ -66,14 +66,14 @@ def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float =
     )
     if apart:
         return [*lines, f"no time is estimated: {config.task} runs in another simulator, which was not started"]
-    total += _timed(lambda: (floor_of(config), optimum_of(config)))[0]  # returns of random and of best actions
+    total += _timed(lambda: (floor_of(config), optimum_of(config)))[0]  # returns of random and of optimal actions
     clock = f"{total / 3600:.1f} h" if total > 5400 else f"{total / 60:.1f} min"
     where = f"{len(devices)} {devices[0].platform} device{'s' * (len(devices) > 1)}"
     return [*lines, f"estimated: {total:.0f} s ({clock}) on {where}, without the report; nothing was written"]
 
 
 def trial(config: StudyConfig, prepared: Prepared, seconds: float) -> Seconds:
-    """Time one carrier's program at the width of its batches, in short intervals where the study's are long."""
+    """Time one carrier's program at its batch size, in intervals no longer than needed."""
     share, batches, carrier = prepared.share, prepared.batches, prepared.share.carrier
     short, pieces = shortened(config, carrier)
     program = prepared.program if pieces == 1 else share_of(short, carrier).program()
@@ -98,7 +98,7 @@ def trial(config: StudyConfig, prepared: Prepared, seconds: float) -> Seconds:
 
 
 def shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:
-    """The study with shorter intervals of complete rollouts, and how many of them make one of the study's."""
+    """The study with shorter intervals of complete rollouts, and their number per interval of the study."""
     interval, unit = config.interval(carrier), config.settings[carrier].config.get("rollout", 1)
     least = min(interval, max(_LEAST, unit))
     steps = next(n for n in range(least, interval + 1) if interval % n == 0 and n % unit == 0)

@@ -1,4 +1,4 @@
-"""The policy of a trained run: act with it, evaluate it."""
+"""The policy of a trained run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Policy:
     method: str
     pattern: str
     seed: int
-    step: int  # environment steps it was trained
+    step: int  # environment steps of its training
     world: World = field(repr=False)
     carrier: Carrier | OnPolicyCarrier = field(repr=False)
     agent: Any = field(repr=False)
@@ -45,10 +45,10 @@ class Policy:
     def load(
         cls, directory: Path, config: StudyConfig, method: str, pattern: str, seed: int, at: int | str
     ) -> "Policy":
-        """The policy that a study stored.
+        """Load a stored policy of a study.
 
         Raises:
-          UnknownNameError, ValueError: there is no such run, or no policy of that step.
+          UnknownNameError, ValueError: an unknown run, or no policy of that step.
         """
         carriers = {row.name: carrier for carrier in config.carriers for row in rows_of(config, carrier)}
         share = share_of(config, lookup("method of this study", carriers, method))
@@ -63,7 +63,7 @@ class Policy:
 
     @property
     def run(self) -> dict[str, Any]:
-        """Method, pattern, seed and step."""
+        """Label with method, pattern, seed and step."""
         return {name: getattr(self, name) for name in ("method", "pattern", "seed", "step")}
 
     def __call__(self, obs: Any, key: Any = None) -> jax.Array:
@@ -96,14 +96,14 @@ class Policy:
         return jit(self._act)
 
     def evaluate(self, drift: str | Sequence[float] = END, episodes: int = 10, seed: int = 0) -> np.ndarray:
-        """Returns (episodes,) of complete episodes under a drift that stands still, with deterministic actions.
+        """Returns (episodes,) of complete episodes under constant drift, with deterministic actions.
 
         Args:
           drift: "end" of its run, "nominal", or one value per coordinate of the drifting parameters, in task units.
           seed: of the initial states.
 
         Raises:
-          ValueError: drift values of another number, or not finite; no episodes.
+          ValueError: a wrong number of drift values, a value that is not finite, or no episodes.
         """
         world, episodes = self.world, typed(Count, episodes, "episodes")
         if isinstance(drift, str):

@@ -40,7 +40,7 @@ _LABELS = ("family", "task", "method", "carrier", "schedule", "variant", "patter
 
 
 class Results:
-    """A finished study. In a notebook it shows its verdicts.
+    """A finished study; a notebook displays its verdicts.
 
     Frames are `polars.DataFrame`s: ``curves`` has a row per run and evaluation, ``streams`` a row per run with the
     recorded proxies as lists, ``metrics`` a row per metric of a run, of a method and of a comparison.
@@ -54,11 +54,11 @@ class Results:
         """The finished study in a folder; every file is checked against its checksum.
 
         Args:
-          study: the `experiments.Study` that was trained, which policies and replays need if it uses objects of a
+          study: the `experiments.Study` that was trained; required by policies and replays if it uses objects of a
             script or notebook.
 
         Raises:
-          ValueError: there is none, it has not ended, is damaged, or is another one than ``study``.
+          ValueError: no study, an unfinished or damaged study, or not ``study``.
         """
         files = open_results(Path(directory).expanduser())
         if study is not None:
@@ -67,7 +67,6 @@ class Results:
 
     @property
     def directory(self) -> Path:
-        """The folder of the study."""
         return self._files.directory
 
     @cached_property
@@ -110,7 +109,7 @@ class Results:
         return load_study(self.curves, self._files.config, self.manifest)
 
     def _named(self, method: Method | str) -> str:
-        """The name of a method of the study (ValueError where several settings match, UnknownNameError where none)."""
+        """Name of a method of the study; ValueError if several settings match, UnknownNameError if none does."""
         known = self.methods
         if isinstance(method, str) and method.partition("+")[0] in CARRIERS:
             method = parse_method_with_carrier(method)
@@ -143,7 +142,7 @@ class Results:
           patterns: by default all.
 
         Raises:
-          UnknownNameError, ValueError: the study has no such method or pattern, or no such metric is compared.
+          UnknownNameError, ValueError: an unknown method or pattern, or a metric without comparisons.
         """
         import polars as pl
 
@@ -181,7 +180,7 @@ class Results:
           methods: with or without their settings, as in `compare`; by default all.
 
         Raises:
-          UnknownNameError: the study has no such column, pattern or method.
+          UnknownNameError: an unknown column, pattern or method.
         """
         from experiments.report.draw import sketch
 
@@ -196,10 +195,9 @@ class Results:
         return sketch(study, curves.filter(pattern=chosen), column, chosen, shown)
 
     def replay(self, *methods: Method | str) -> "pl.DataFrame":
-        """Entropy weights that other methods would have set on the recorded proxies; nothing is trained.
+        """Entropy weights that other methods would set from the recorded proxies; nothing is trained.
 
-        The agents of a replay do not react to the weights, so it shows how a schedule responds and not its return. A
-        row per recorded run and method:
+        The recorded agents do not react to the weights, so a replay has no returns. A row per recorded run and method:
 
           family, task, method, carrier, schedule, variant, pattern, seed: the run.
           replayed: name of the method in tables.
@@ -207,13 +205,13 @@ class Results:
           weight: list of n, the weight after the updates of each sample.
           step: list of n, the environment step at the end of each sample.
           updates_per_sample: above 1 a sample is a mean over updates and the weights are approximate.
-          window, refresh, refresh_actor, rate, refresh_units, updates: lists of n, where adaptations set them.
+          window, refresh, refresh_actor, rate, refresh_units, updates: lists of n, if adaptations set them.
 
         Args:
           methods: a `Method` or a text such as "sac+aes_r".
 
         Raises:
-          ValueError: a method cannot be replayed, because the study recorded no proxy or signal that it reads.
+          ValueError: a method cannot be replayed, because a proxy or signal that it reads was not recorded.
         """
         import polars as pl
 
@@ -241,10 +239,10 @@ class Results:
 
         Args:
           method: with or without its setting, as in `compare`.
-          at: "end", or the environment step of a change of the drift, whose policies are stored.
+          at: "end", or the environment step of a change of the drift, at which policies are stored.
 
         Raises:
-          UnknownNameError, ValueError: the study has no such run, or no policy of that step.
+          UnknownNameError, ValueError: an unknown run, or no policy of that step.
         """
         return Policy.load(self.directory, self.config, self._named(method), pattern, seed, at)
 

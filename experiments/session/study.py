@@ -1,4 +1,4 @@
-"""`Study`: the options of a study, declared once for Python, the shell and TOML files, and what can be done with them.
+"""`Study`: the options of a study, declared once for Python, the shell and TOML files.
 
 Nothing here imports JAX before a study is used, so that `aesjax --help` answers immediately.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _typed(kind: Callable[[str], Any], metavar: str, name: str | None = None) -> tuple[Any, ...]:
-    """Marks of an option whose type in Python is wider than the text at the shell."""
+    """Metadata of an option whose type in Python is wider than the text at the shell."""
 
     def read(words: list[str]) -> Any:
         return kind(words[0])
@@ -37,7 +37,7 @@ def _hint(default: str) -> str:
 
 
 def _number(whole: bool) -> Callable[[str], int | float]:
-    """How a number is read: 100000, 100_000 or 1e5; a whole one if ``whole``."""
+    """Parser of a number, 100000, 100_000 or 1e5; an integer if ``whole``."""
 
     def read(text: str) -> int | float:
         try:
@@ -52,7 +52,7 @@ def _number(whole: bool) -> Callable[[str], int | float]:
 
 
 def folder(text: str) -> Path:
-    """A path as it is typed, with ~ for the home folder."""
+    """A path, with ~ for the home folder."""
     return Path(os.path.expanduser(text))
 
 
@@ -73,7 +73,7 @@ else:
 class Study:
     """A study: methods, drift patterns and seeds on one task, trained as one compiled program.
 
-    Nothing is trained or checked before `run`, `forecast` or `config`.
+    Options are checked by `run`, `forecast` and `config`.
 
     >>> Study("toy", ["sac", "sac+aes"], patterns="abrupt", seeds=2).command()
     'aesjax run --schedules baseline,aes --patterns abrupt --seeds 1:2'
@@ -81,7 +81,7 @@ class Study:
 
     task: Text = "toy"
     """Task; see `aesjax list tasks`. gymnasium:ID is an environment of Gymnasium, playground:NAME one of MuJoCo
-    Playground, bridge:NAME one of an installed Isaac Gym or Isaac Lab, MODULE:NAME one of your own. In Python also an
+    Playground, bridge:NAME one of an installed Isaac Gym or Isaac Lab, MODULE:NAME a custom task. In Python also an
     `envs.Task`, an environment of these libraries, gymnax or Brax, or a function that makes one."""
     methods: tyro.conf.Suppress[Any] = ("sac", "sac+aes", "sac+aes_r")
     """`Method`s, or texts such as "sac", "sac+aes" and "ppo+aes_c+refresh:threshold=3"; --carriers and --schedules at
@@ -102,8 +102,8 @@ class Study:
     episodes: Number = None
     """Episodes of an evaluation; by default the preset's."""
     sweep: Axes = ()
-    """Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in one program. In Python also
-    a mapping."""
+    """Hyper-parameter axis NAME=V1,V2,...; may be repeated. All values train in one program. In Python also a
+    mapping."""
     proxy: Text = "td_quantile"
     """Drift proxy of the schedules that use one."""
     source: Word = None
@@ -119,30 +119,29 @@ class Study:
     variant: Word = None
     """Constants of an Isaac task: gym, those of Isaac Gym, or omni, those of its successor."""
     channels: Names = None
-    """Drifting parameters, comma-separated, each perhaps with a range (body_mass=0.5:1.5). MuJoCo: body_mass,
+    """Drifting parameters, comma-separated, each optionally with a range (body_mass=0.5:1.5). MuJoCo: body_mass,
     joint_friction (the default both), geom_friction, leg_gain, direction, target_velocity, or hard, the first, second
     and fourth with wide ranges; Isaac: gravity, joint_damping (the default both); Gymnasium: any attribute of the
     environment that is a number, with its range; Playground: body_mass, joint_friction, geom_friction, gravity,
-    actuator_gain, each perhaps of one part (body_mass.pole_1). In Python also a mapping from names to ranges."""
+    actuator_gain, each optionally of one part (body_mass.pole_1). In Python also a mapping from names to ranges."""
     observe: Annotated[str | None, *_typed(str, "drift")] = None
     """drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 over
     its range. A reference, neither a method nor an upper bound."""
     timeout: Annotated[float | None, *SECONDS] = None
     """Seconds for a step of a bridged task's simulator; 120 by default."""
     controls_from: Folder = None
-    """Folder of the finished study whose runs the controls among --schedules play."""
+    """Folder of the finished study with the records of the controls among --schedules."""
     start: Annotated[Any, *_typed(folder, "DIR", "warm-start")] = None
-    """Begin with trained agents: the folder of a finished study, of whose patterns steady or the only one is taken, or
-    of exported agents. Seed by seed where there are as many. In Python also its `Results`, or the `Policy` of a run's
-    end."""
+    """Start with trained agents: the folder of a finished study, with its pattern steady or its only pattern, or of
+    exported agents. Seeds are matched if possible. In Python also its `Results`, or the `Policy` of a run's end."""
     layer_norm: bool = False
-    """Normalise the hidden layers of every carrier's critic; weight decay is an axis, --sweep weight_decay=0,1e-2."""
+    """Layer normalisation in every carrier's critic. Weight decay is an axis: --sweep weight_decay=0,1e-2."""
     counterfactual: bool = False
-    """Evaluate every policy also under drift values that are not in force: nominal, those before the last change and
-    after the next, and both ends of the range (columns return_nominal, return_previous, ...)."""
+    """Also evaluate every policy under drift values that are not in force: nominal, before the last change, after the
+    next change, and both ends of the range (columns return_nominal, return_previous, ...)."""
     block: Annotated[Any, *_typed(str, "FIRST:LAST")] = None
-    """Train only these runs of the study, counted from 1 in the order of its tables, into --out. `aesjax submit` has
-    all blocks trained and `aesjax join` makes one study of them."""
+    """Train only these runs of the study, counted from 1 in the order of its tables. `aesjax submit` trains all blocks
+    and `aesjax join` joins them into one study."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -153,10 +152,10 @@ class Study:
 
     @property
     def config(self) -> "StudyConfig":
-        """The complete configuration, as `config.json` holds it.
+        """The complete configuration, as stored in `config.json`.
 
         Raises:
-          ValueError, UnknownNameError: the study cannot be trained; one sentence that says why.
+          ValueError, UnknownNameError: the study cannot be trained; one sentence with the reason.
         """
         from experiments.study.program import check
 
@@ -170,17 +169,17 @@ class Study:
         return configured(self)
 
     def run(self, out: str | Path | None = None, *, devices: int | None = None, quiet: bool = False) -> "Results":
-        """Train the study, or what of it is not trained yet.
+        """Train the study, or the rest of an interrupted one.
 
         Args:
-          out: folder of the results. A finished study in it is opened, an interrupted one continued, another one
-            refused. None: a new temporary folder.
+          out: folder of the results. A finished study in it is opened, an interrupted one is continued, and another
+            study raises an error. None: a new temporary folder.
           devices: CPU devices, one per core by default; JAX must not have started with another number.
           quiet: show no progress.
 
         Raises:
           ValueError: the study cannot be trained, or ``out`` holds something else.
-          Interrupted: a signal asked to stop; the study is continued by the same call.
+          Interrupted: a signal stopped the training; the same call continues it.
         """
         from experiments.session.results import Results
         from experiments.study import store
@@ -198,7 +197,7 @@ class Study:
         return Results.open(place, self)
 
     def forecast(self, seconds: float = 10.0) -> str:
-        """Runs, memory and the time that a trial of about ``seconds`` suggests; nothing is trained or written."""
+        """Number of runs, memory and a time estimate from a trial of about ``seconds``; nothing is written."""
         from experiments.session.forecast import forecast
         from experiments.study.prepare import prepare
 
@@ -207,11 +206,11 @@ class Study:
         return "\n".join(forecast(config, prepare(config), seconds))
 
     def command(self, out: str | Path | None = None) -> str:
-        """The command line of the same study.
+        """The command line of the study.
 
         Raises:
-          ValueError: its methods differ between carriers, which the command line cannot say; `to_toml` can. Or it uses
-            an object that no text names.
+          ValueError: its methods differ between carriers, which only `to_toml` can express, or it uses an object
+            without an importable name.
         """
         given: dict[str, Any] = {}
         for name, value in self.texts().items():
@@ -219,7 +218,7 @@ class Study:
         return shlex.join(["aesjax", "run", *in_words(given | ({} if out is None else {"out": out}))])
 
     def command_or_none(self, out: str | Path | None = None) -> str:
-        """The command line of the same study; empty where only a file or Python can describe it."""
+        """The command line of the study; empty if only a file or Python can describe it."""
         try:
             return self.command(out)
         except ValueError:
@@ -229,17 +228,17 @@ class Study:
         """The study as the text of a TOML file, for `Study.from_file` and ``aesjax run --config``.
 
         Raises:
-          ValueError: it uses an object that no text names.
+          ValueError: it uses an object without an importable name.
         """
         # A string or list of strings in JSON is one in TOML.
         return "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in self.texts().items())
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """The study in a TOML or JSON file, of the options that differ from their defaults.
+        """Read a study from a TOML or JSON file with the options that differ from their defaults.
 
         Raises:
-          ValueError: it cannot be read, or names something that is no option.
+          ValueError: it cannot be read, or has an unknown option.
         """
         from aesjax.registry import hint
         from experiments.study import store
@@ -253,17 +252,17 @@ class Study:
         known = {field.name for field in dataclasses.fields(cls)}
         for name in sorted(set(given) - known):
             near = f"; did you mean '{_AT_SHELL[name]}'?" if name in _AT_SHELL else hint(name, known)
-            raise ValueError(f"{path}: '{name}' is no option of a study{near} options: {', '.join(sorted(known))}")
+            raise ValueError(f"{path}: '{name}' is not an option of a study{near} options: {', '.join(sorted(known))}")
         try:
             return cls(**given)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
     def texts(self) -> dict[str, Any]:
-        """The options that differ from their defaults, as a TOML file holds them.
+        """The options that differ from their defaults, in the form of a TOML file.
 
         Raises:
-          ValueError: it uses an object that no text names.
+          ValueError: it uses an object without an importable name.
         """
         import envs
         from experiments.study.text import name_of, number, seeds_text, text_of
@@ -271,7 +270,7 @@ class Study:
         config = self._configured()
         if not isinstance(self.proxy, str) and config.proxy.q != 0.9:
             raise ValueError(
-                f"no text gives the proxy of a study the level {config.proxy.q}; give it to the methods, aes(q=...)"
+                f"the level q={config.proxy.q} of the study's proxy has no text form; set it in the methods, aes(q=...)"
             )
         made: dict[str, Callable[[Any], Any]] = {
             "task": lambda task: config.task if config.task in envs.TASKS else name_of("task", config.built),
@@ -303,7 +302,7 @@ class Study:
 
 
 def _checked(field: dataclasses.Field, value: Any) -> Any:
-    """The value of a field of `Study`, of the type that its annotation names; what is several in a tuple."""
+    """Value of a field of `Study`, converted to the annotated type; collections become tuples."""
     from aesjax.typed import several, typed
 
     if field.name not in _SEVERAL:
@@ -317,12 +316,12 @@ def _checked(field: dataclasses.Field, value: Any) -> Any:
 
 
 def flag(name: str) -> str:
-    """The word of an option at the shell, without hyphens before it."""
+    """Name of an option at the shell, without leading hyphens."""
     return {"start": "warm-start"}.get(name, name.replace("_", "-"))
 
 
 def in_words(given: Mapping[str, Any]) -> list[str]:
-    """The words of a command line that stand for options by name; an option with a sequence is given several times.
+    """Command-line arguments of options by name; an option with a sequence is repeated.
 
     >>> in_words({"steps": 4000, "report": False, "sweep": ["kappa=0.1,1"]})
     ['--steps', '4000', '--no-report', '--sweep', 'kappa=0.1,1']
@@ -352,7 +351,7 @@ def _by_carrier(texts: Sequence[str]) -> dict[str, str]:
 
 def _text_of_start(start: Any) -> str:
     if hasattr(start, "run"):
-        raise ValueError("no text names a Policy to start with; its folder, start.directory, is one")
+        raise ValueError("a Policy as start has no text; use its folder, start.directory")
     return str(getattr(start, "directory", start))
 
 

@@ -1,4 +1,4 @@
-"""Videos of one policy: an episode under the drift of one moment of its run."""
+"""Videos of a policy: one episode under the drift at one moment of its run."""
 
 import io
 import re
@@ -16,14 +16,14 @@ from experiments.session.policy import END, Policy
 from experiments.session.results import Results
 from experiments.study import store
 
-FPS = 25  # pictures per second, about: faster worlds skip steps, slower ones play at their own rate
+FPS = 25  # approximate pictures per second: faster worlds skip steps, slower ones have fewer pictures
 
 
 class Video(NamedTuple):
     """A written video."""
 
     path: Path
-    step: int  # environment steps that the policy was trained
+    step: int  # environment steps of the policy's training
     drift: np.ndarray  # (D,) values in force, in the order of the task's drifting parameters
     episode_return: float  # undiscounted
 
@@ -36,16 +36,16 @@ def film(
     seed: int | None = None,
     at: float = 1.0,
 ) -> Video:
-    """Write a GIF of one episode with deterministic actions; a picture per step or every few.
+    """Write a GIF of one episode with deterministic actions, with a picture every step or every few steps.
 
     Args:
       out: a new file; by default ``video/METHOD-PATTERN-SEED.gif`` in the study's folder.
       method, pattern, seed: the run; by default the study's first method, first pattern with drift and first seed.
-      at: share of the run, 0 to 1. The drift of that moment is in force, and the policy is the nearest stored one:
-        policies are stored at every change of the drift and at the end.
+      at: share of the run, 0 to 1. The drift of that moment is in force, and the nearest stored policy acts.
+        Policies are stored at every change of the drift and at the end.
 
     Raises:
-      UnknownNameError, ValueError: with one sentence; nothing was written.
+      UnknownNameError, ValueError: an unknown run or an invalid argument; nothing was written.
     """
     config = results.config
     method = results.methods[0] if method is None else method

@@ -1,1 +1,1 @@
-"""A study: what is compared (config, entries, methods), its programs (build), its training, and its folder."""
+"""A study: configuration, methods, programs, training and folder."""

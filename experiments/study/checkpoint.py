@@ -1,9 +1,9 @@
-"""Checkpoints, agents at the end, policies at changes: states of a batch of runs, written whole or not at all.
+"""Checkpoints, final agents, and policies at changes: states of a batch of runs, written atomically.
 
-Each is a folder with the state (orbax), the rows (Parquet) and `about.json`: its study, how far it came, and the
-SHA-256 of the other files. It gets its final name in one rename. A damaged one is skipped for the one before.
-Checkpoints hold replays too and make room for newer ones; of agents and policies there is one folder per carrier and
-batch of runs, and per evaluation where drift changes.
+Each is a folder with the state (orbax), the rows (Parquet) and `about.json`: its study, its progress, and the SHA-256
+of the other files. It gets its final name in one rename. A damaged checkpoint is skipped and the previous one is used.
+Checkpoints also hold replays, and old ones are deleted. Agents and policies have one folder per carrier and batch of
+runs; policies also per evaluation at a change of the drift.
 """
 
 import os
@@ -29,18 +29,18 @@ _KEEP = 2
 
 
 class CheckpointError(ValueError):
-    """There are checkpoints, but none can be used; the text says why."""
+    """No checkpoint can be used; the text has the reason."""
 
 
 class Saved(NamedTuple):
     """Contents of a checkpoint."""
 
-    batch: int  # of runs, under way
-    number: int  # evaluations of that batch already in `state` and `rows`, besides the first
+    batch: int  # number of the batch of runs
+    number: int  # evaluations of that batch in `state` and `rows`, besides the first
     state: Any  # pytree of NumPy arrays with a leading run axis
-    rows: pl.DataFrame  # all rows up to here, finished batches included
-    notes: list[str]  # checkpoints that were passed over, and why
-    devices: int | None = None  # that it was trained on; None: not recorded
+    rows: pl.DataFrame  # all rows so far, including finished batches
+    notes: list[str]  # skipped checkpoints, with reasons
+    devices: int | None = None  # number of devices in training; None: not recorded
 
 
 def _folders(directory: Path) -> list[Path]:
@@ -59,15 +59,15 @@ def save(
     rows: pl.DataFrame,
     devices: int | None = None,
 ) -> None:
-    """Write a checkpoint and drop all but the newest two.
+    """Write a checkpoint and delete all but the newest two.
 
     Args:
       study: fingerprint of the study's configuration.
       state: pytree of arrays with a leading run axis; fetched to the host here.
-      devices: that they train on, whose number changes last bits.
+      devices: number of devices in training, which changes rounding.
 
     Raises:
-      Unwritable: it cannot be written; those before it are unchanged and nothing of it is left.
+      Unwritable: it cannot be written; earlier checkpoints are unchanged and no partial file remains.
     """
     final = directory / f"{batch:03d}{number:07d}"
     partial = directory / f"{store.PARTIAL}{final.name}"
@@ -98,14 +98,14 @@ def save(
 
 
 def _write_state(path: Path, state: Any) -> None:
-    """Write a pytree of arrays into the new folder ``path`` by orbax (OSError where that fails)."""
+    """Write a pytree of arrays into the new folder ``path`` by orbax; OSError on failure."""
     import orbax.checkpoint as ocp
 
     try:
         with ocp.PyTreeCheckpointer() as writer:
-            # Orbax refuses arrays of size zero; of those the leading axis is written.
+            # Orbax rejects arrays of size zero; for these the leading axis is written.
             writer.save(path, jax.tree.map(lambda x: x if np.size(x) else np.zeros(x.shape[:1], x.dtype), state))
-    except (ValueError, RuntimeError) as error:  # of tensorstore, at great length
+    except (ValueError, RuntimeError) as error:  # long messages of tensorstore
         code = re.search(r"os_error_code='(\d+)'", str(error))
         raise OSError(os.strerror(int(code[1])) if code else store.reason(error)) from None
 
@@ -121,7 +121,7 @@ def _read_state(path: Path, like: Any) -> Any:
 
 
 def _about(folder: Path, study: str) -> dict[str, Any]:
-    """Contents of a checkpoint's own file; ValueError where it is damaged or belongs to another study."""
+    """Contents of a checkpoint's `about.json`; ValueError if it is damaged or of another study."""
     about = store.read_json(folder / _ABOUT)
     if about["study"] != study:
         raise ValueError("it belongs to a study with another configuration")
@@ -136,13 +136,13 @@ def _files(folder: Path) -> list[Path]:
 
 
 def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
-    """The newest checkpoint that can be read, or None where there is none at all.
+    """The newest readable checkpoint, or None without checkpoints.
 
     Args:
       like: pytree of shapes (`jax.eval_shape` of the stacked init); the state is restored into its structure.
 
     Raises:
-      CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
+      CheckpointError: all checkpoints are damaged or of another study.
     """
     notes: list[str] = []
     for folder in _folders(directory):
@@ -150,7 +150,7 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
             about, rows = _about(folder, study), store.read_rows(folder / "rows.parquet")
             state = _read_state(folder.absolute() / "state", like)
             return Saved(about["batch"], about["number"], state, rows, notes, about.get("devices"))
-        except (ValueError, TypeError, KeyError, OSError) as error:  # orbax's are of many classes
+        except (ValueError, TypeError, KeyError, OSError) as error:  # orbax raises many classes
             notes.append(f"checkpoint {folder.name} was not used: {store.reason(error)}")
     if notes:
         raise CheckpointError(f"no usable checkpoint in {directory}: " + "; ".join(notes))
@@ -161,7 +161,7 @@ def adopt(source: Path, target: Path, study: str, batch: int, into: str) -> None
     """Link or copy the newest checkpoint of a ``study`` into another folder, as batch ``batch`` of the study ``into``.
 
     Raises:
-      CheckpointError: there is none, or it is damaged or of another study.
+      CheckpointError: no checkpoint, or it is damaged or of another study.
       Unwritable: it cannot be written.
     """
     try:
@@ -188,14 +188,14 @@ def _link(source: str, target: str) -> None:
 
 
 class Snapshot(NamedTuple):
-    """One run's agent at some point of its training."""
+    """Agent of one run at some step of its training."""
 
     agent: Any  # pytree of NumPy arrays, no run axis
-    step: int  # environment steps it has trained
+    step: int  # environment steps of its training
 
 
 def agent_like(learner: Learner) -> Any:
-    """One agent's arrays, as shapes."""
+    """Shapes of one agent's arrays."""
     key = jax.ShapeDtypeStruct((), jax.eval_shape(lambda: jax.random.key(0)).dtype)
     agent = learner.agent
     if isinstance(agent, OnPolicyCarrier):
@@ -204,7 +204,7 @@ def agent_like(learner: Learner) -> Any:
 
 
 def save_agents(directory: Path, config: StudyConfig, carrier: str, now: Any) -> None:
-    """Store the agents of a batch of runs that has just ended; ``now``: its last `experiments.study.run.Evaluated`."""
+    """Store the agents of a finished batch of runs; ``now``: its last `experiments.study.run.Evaluated`."""
     place = directory / store.AGENTS / carrier / f"{now.batch:03d}"
     agents = {"agent": now.state.agent}
     save(place, config.fingerprint(), now.batch, config.evaluations, agents, _rows(now.labels))
@@ -218,7 +218,7 @@ def load_ended(directory: Path, config: StudyConfig, learner: Learner) -> Iterat
 
 
 def load_agent(directory: Path, config: StudyConfig, learner: Learner, label: Mapping[str, Any]) -> Snapshot:
-    """The agent with which the run ``label`` ended."""
+    """Final agent of the run ``label``."""
     for rows, agents in load_ended(directory, config, learner):
         if label in rows:
             at = rows.index(dict(label))
@@ -228,7 +228,7 @@ def load_agent(directory: Path, config: StudyConfig, learner: Learner, label: Ma
 
 
 def _stored(directory: Path, config: StudyConfig, places: str, like: Any) -> Iterator[Saved]:
-    """The agents or snapshots in the folders that match ``places``, once their checksums do."""
+    """Agents or snapshots in the folders that match ``places``, with verified checksums."""
     for place in sorted(directory.glob(places)):
         store.check_folder(directory, place)
         saved = load_newest(place, config.fingerprint(), like)
@@ -245,14 +245,14 @@ def _rows(labels: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:
-    """Number of the last evaluation at or before a vector step; at a change the policy knows what was before alone."""
+    """Number of the last evaluation at or before a vector step."""
     return step // config.interval(carrier)
 
 
 def snapshots_at(config: StudyConfig, learner: Learner) -> set[int]:
-    """Numbers of the evaluations at changes of the drift, where policies are stored; none of another simulator's task.
+    """Numbers of the evaluations at changes of the drift, where policies are stored; empty for external simulators.
 
-    The policy at a change is the one that the segment before it ended with; that of the last is among the agents.
+    The policy at a change is the last policy of the previous segment; the last segment's policy is the final agent.
     """
     if getattr(learner.world.task.env, "exclusive", False):
         return set()
@@ -263,10 +263,10 @@ def snapshots_at(config: StudyConfig, learner: Learner) -> set[int]:
 def save_snapshot(
     directory: Path, config: StudyConfig, learner: Learner, now: Any, note: Callable[[str], None]
 ) -> None:
-    """Store the policies of a batch of runs: the arrays that the deterministic policy reads, of SAC no critic.
+    """Store the policies of a batch of runs: the arrays that the deterministic policy reads, without SAC's critics.
 
     Args:
-      note: called with a sentence where a snapshot cannot be written, which is no reason to end a study.
+      note: called with a sentence if a snapshot cannot be written, which does not end the study.
     """
     leaves, count = jax.tree.leaves(now.state.agent), len(now.labels)
     arrays = {name: leaves[int(name)][:count] for name in read_by(learner)}
@@ -280,7 +280,7 @@ def save_snapshot(
 def load_snapshot(
     directory: Path, config: StudyConfig, learner: Learner, label: Mapping[str, Any], number: int
 ) -> Snapshot | None:
-    """The policy of the run ``label`` at an evaluation, or None where none was stored.
+    """The policy of the run ``label`` at an evaluation, or None if it was not stored.
 
     Arrays of the agent that the policy does not read are zero.
     """
@@ -299,7 +299,7 @@ def load_snapshot(
 
 
 def read_by(learner: Learner) -> list[str]:
-    """Numbers of the agent's arrays that its deterministic policy reads, as text."""
+    """Indices of the agent's arrays that its deterministic policy reads, as text."""
     agent, obs = agent_like(learner), jax.ShapeDtypeStruct((1, learner.world.obs_size), jnp.float32)
     program = jax.make_jaxpr(learner.agent.act_deterministic)(agent, obs).jaxpr
     read = {id(variable) for equation in program.eqns for variable in equation.invars}

@@ -1,4 +1,4 @@
-"""Typed dataclasses as JSON and back, by their annotations. Reading imports nothing: it makes stand-ins."""
+"""Conversion of dataclasses to JSON and back by their annotations; custom objects are read as stand-ins."""
 
 import dataclasses
 from collections import namedtuple
@@ -15,7 +15,7 @@ from experiments.study.method import KINDS, Control, Method, source_of
 
 
 def encode(value: Any) -> Any:
-    """Plain JSON of a value: dataclasses by field, without those at their default, and objects by their definition."""
+    """Plain JSON of a value: dataclasses without default fields, and objects by their definition."""
     if isinstance(value, Method):
         return _method_json(value)
     if isinstance(value, DriftProxy):
@@ -34,7 +34,7 @@ def _default(field: dataclasses.Field) -> Any:
 
 
 def _method_json(method: Method) -> dict[str, Any]:
-    """The complete definition: all options, and the source texts of objects from outside."""
+    """Complete definition of a method: all options, and the source texts of custom objects."""
     schedule, signal = (
         each and _defined("schedule", each.factory, each.given, each.factory.signature.defaults)
         for each in (method.schedule, method.signal)
@@ -56,7 +56,7 @@ def _method_json(method: Method) -> dict[str, Any]:
 
 
 def _defined(kind: str, entry: Any, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Name, given options, defaults of the others, and of an object from outside all defaults and its source text."""
+    """Name, given options and defaults of an object; for a custom object also its source text."""
     data: dict[str, Any] = {"name": entry.name}
     data |= {"given": dict(given)} if given else {}
     source = source_of(kind, entry)
@@ -68,7 +68,7 @@ def _defined(kind: str, entry: Any, given: Mapping[str, Any], defaults: Mapping[
     return data
 
 
-#: Fields of an object from outside that tables and readers need.
+#: Fields of a custom object that tables and readers need.
 _TRAITS = {
     "carrier": ("label", "baseline"),
     "schedule": ("label", "relative", "uses_proxy"),
@@ -81,7 +81,7 @@ def decode(wanted: Any, data: Any, where: str = "") -> Any:
     """The value of an annotated type in JSON.
 
     Raises:
-      ValueError: naming the field, what it must be, and what it is.
+      ValueError: names the field, the allowed values and the value.
     """
     return typed(wanted, data, where, _object)
 
@@ -102,7 +102,7 @@ def _fields(wanted: Any, data: Any, where: str) -> Any:
     fields = {field.name: field for field in dataclasses.fields(wanted) if field.metadata.get("json", True)}
     needed = {name for name, field in fields.items() if _default(field) is dataclasses.MISSING}
     if odd := sorted({*data} - fields.keys() | needed - {*data}):
-        raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
+        raise ValueError(f"its fields differ from those of this version: {', '.join(odd)}")
     hints = get_type_hints(wanted, include_extras=True)
     inside = f"{where}." if where else ""
     return wanted(**{name: decode(hints[name], value, f"{inside}{name}") for name, value in data.items()})
@@ -132,7 +132,7 @@ def _proxy(data: Any) -> DriftProxy:
 
 
 def _entry(kind: str, data: Any) -> Any:
-    """The registered object of a definition, or a stand-in for one from outside, which has its name and options."""
+    """The registered object of a definition, or a stand-in for a custom object with its name and options."""
     source = data.get("source_text")
     if source is None:
         return lookup(kind, KINDS[kind].registered, data["name"])
@@ -142,10 +142,10 @@ def _entry(kind: str, data: Any) -> Any:
 
 
 def _stand_in(kind: str, name: str, traits: Mapping[str, Any], signature: Options, source: str) -> Any:
-    """An object with the name and the options of one from outside, for tables; it cannot be trained with."""
+    """Stand-in with the name and options of a custom object, for tables; it cannot be trained."""
 
     def absent(*_: Any, **__: Any) -> Any:
-        raise ValueError(f"{kind} '{name}' is from outside: give the study that was trained, or its command")
+        raise ValueError(f"{kind} '{name}' is a custom object: give the study that was trained, or its command")
 
     absent.source_text = source  # type: ignore[attr-defined]
     if kind == "carrier":

@@ -1,4 +1,4 @@
-"""The configuration of a study: everything needed to train it, with every preset resolved into numbers."""
+"""The configuration of a study: all that training needs, with presets resolved into numbers."""
 
 import dataclasses
 import hashlib
@@ -32,11 +32,11 @@ Seed = Annotated[int, Bounds(0, LARGEST_SEED)]
 
 @dataclasses.dataclass(frozen=True)
 class StudyConfig:
-    """A study, complete. Fields with a default are absent from `config.json` where they have it."""
+    """Complete configuration of a study; `config.json` omits fields at their default."""
 
     task: str
     preset: str
-    methods: tuple[Method, ...]  # carrier by carrier
+    methods: tuple[Method, ...]  # grouped by carrier
     patterns: tuple[str, ...]
     seeds: tuple[Seed, ...]
     steps: Count  # environment steps of a run
@@ -44,8 +44,8 @@ class StudyConfig:
     episodes: Count
     segments: Annotated[int, Bounds(1, 10_000)]
     replay_capacity: Count  # transitions
-    #: environment steps without learning, of carriers whose settings name no other; random actions, or the policy's
-    #: own where runs begin with trained agents
+    #: environment steps before learning, unless the carrier's settings have another number; with random actions, or
+    #: with the policy's actions if runs begin with trained agents
     warmup: Count
     proxy: DriftProxy
     settings: Mapping[str, CarrierSettings]  # per carrier
@@ -54,22 +54,21 @@ class StudyConfig:
     drift_seed: Seed | None = None  # None: the training seed
     sweep: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the task's builder, complete
-    #: of a task and patterns from outside this repository: name -> source text
+    #: of a custom task and custom patterns: name -> source text
     outside: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    #: of controls: the folder of the study whose runs they play, and the SHA-256 of its recorded proxies
+    #: of controls: folder of the recorded study, and the SHA-256 of its recorded proxies
     controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    #: of trained agents to begin with: their folder, the SHA-256 of what lists them, and whether with their replays
+    #: of initial agents: their folder, the SHA-256 of their files, and whether with their replays
     warm_start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    observe: str | None = None  # "drift": its true values are part of the observations: a reference, no method
-    counterfactual: bool = False  # evaluate under drift values that are not in force, too
-    block: tuple[Count, ...] = ()  # first and last run, from 1, of a study that is trained in parts; (): all
-    #: objects that the person brings, and JSON does not hold
+    observe: str | None = None  # "drift": true drift values are part of the observations; a reference, not a method
+    counterfactual: bool = False  # also evaluate under drift values that are not in force
+    block: tuple[Count, ...] = ()  # first and last run of a part, from 1; (): all
+    #: custom objects, which JSON does not hold
     built: envs.Task | None = dataclasses.field(default=None, **_BROUGHT)
     own_patterns: Mapping[str, Pattern] = dataclasses.field(default_factory=dict, **_BROUGHT)
 
     @property
     def carriers(self) -> tuple[str, ...]:
-        """Names of the carriers of its methods."""
         return tuple(dict.fromkeys(method.carrier.name for method in self.methods))
 
     def methods_of(self, carrier: str) -> tuple[Method, ...]:
@@ -77,20 +76,20 @@ class StudyConfig:
         return tuple(method for method in self.methods if method.carrier.name == carrier)
 
     def build_task(self) -> envs.Task:
-        """The task with the options of this study.
+        """Build the task with the options of this study.
 
         Raises:
-          ValueError: it is from outside, and this process does not have it.
+          ValueError: it is a custom task that this process does not have.
         """
         if self.built is not None:
             return self.built
         if self.task in self.outside:
-            raise ValueError(f"task '{self.task}' is from outside: give the study that was trained, or its command")
+            raise ValueError(f"task '{self.task}' is a custom task: give the study that was trained, or its command")
         return envs.make(self.task, **{k: tuple(v) if isinstance(v, list) else v for k, v in self.options.items()})
 
     @property
     def patterns_known(self) -> dict[str, Pattern]:
-        """Every pattern that its programs tell apart, by name."""
+        """All patterns of its programs by name."""
         return {**envs.PATTERNS, **self.own_patterns}
 
     def envs_of(self, carrier: str) -> int:
@@ -100,12 +99,12 @@ class StudyConfig:
         return num
 
     def warmup_of(self, carrier: str) -> int:
-        """Environment steps without learning at the beginning of one carrier's runs."""
+        """Environment steps before learning in one carrier's runs."""
         own = self.settings[carrier].warmup
         return self.warmup if own is None else own
 
     def vector_steps(self, carrier: str) -> int:
-        """Actions of each parallel environment in a run of one carrier."""
+        """Steps of each parallel environment in a run of one carrier."""
         return self.steps // self.envs_of(carrier)
 
     def interval(self, carrier: str) -> int:
@@ -122,7 +121,7 @@ class StudyConfig:
 
     @property
     def objects(self) -> list[str]:
-        """Names of the objects from outside this repository, which `config.json` cannot bring back."""
+        """Names of custom objects, which `config.json` cannot restore."""
         return list(sources_in(self.to_json()))
 
 
@@ -132,14 +131,14 @@ def fingerprint_of(data: Mapping[str, Any]) -> str:
 
 
 def config_from_json(data: Any) -> StudyConfig:
-    """The configuration stored in a `config.json`. Nothing is imported: objects from outside are stand-ins.
+    """Read the configuration of a `config.json`; custom objects are stand-ins, and nothing is imported.
 
     Raises:
-      ValueError: a field is missing, unknown or of another kind, or fields do not fit together.
+      ValueError: a field is missing, unknown or of another type, or fields are inconsistent.
     """
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
-        raise ValueError(f"it is no configuration of format {FORMAT}, which this version reads; its format is {found}")
+        raise ValueError(f"its format is {found}; this version reads format {FORMAT}")
     config = decode(StudyConfig, data)
     if set(config.settings) != set(config.carriers):
         raise ValueError(f"'settings' must be those of its carriers; got {', '.join(sorted(config.settings))}")
@@ -153,10 +152,10 @@ def config_from_json(data: Any) -> StudyConfig:
 
 
 def read_config(directory: Path, data: Any = None) -> StudyConfig:
-    """The configuration of the study in ``directory``; ``data``: as `store.open_results` has read it.
+    """Read the configuration of the study in ``directory``; ``data``: contents read by `store.open_results`.
 
     Raises:
-      ValueError: naming its file, which is missing, damaged or of another version.
+      ValueError: names the file, which is missing, damaged or of another version.
     """
     path = directory / store.CONFIG
     data = store.read_json(path) if data is None else data
@@ -167,7 +166,7 @@ def read_config(directory: Path, data: Any = None) -> StudyConfig:
 
 
 def sources_in(data: Any) -> dict[str, str]:
-    """Name -> source text of every object from outside in a configuration as JSON."""
+    """Name -> source text of every custom object in a configuration as JSON."""
     if isinstance(data, list):
         return {name: text for each in data for name, text in sources_in(each).items()}
     if not isinstance(data, dict):
@@ -177,31 +176,31 @@ def sources_in(data: Any) -> dict[str, str]:
 
 
 def check_unchanged(then: Any, now: Any) -> None:
-    """Refuse, with a ValueError that names it, an object whose source differs between two configurations as JSON."""
+    """Raise a ValueError for a custom object whose source differs between two configurations as JSON."""
     ours = sources_in(now)
     for name, text in sources_in(then).items():
         if ours.get(name, text) != text:
             raise ValueError(
-                f"'{name}' is not the one that the study was trained with; put back what it was, or give the new one "
-                "another name"
+                f"'{name}' differs from the object that the study was trained with; restore its source, or give the "
+                "new object another name"
             )
 
 
 def configured(study: Any) -> StudyConfig:
-    """The complete configuration: the preset's numbers, and what was given.
+    """The complete configuration: the preset's numbers, updated by the given options.
 
     Args:
       study: an `experiments.Study`.
 
     Raises:
-      ValueError, UnknownNameError: with one sentence that names the value and what is allowed.
+      ValueError, UnknownNameError: one sentence with the value and the allowed values.
     """
     methods = parse_objects(study.methods)
     patterns = parse_names("pattern", "--patterns", study.patterns)
     seeds, sweep = parse_seeds(study.seeds), parse_sweep(study.sweep)
     carriers = {method.carrier.name: method.carrier for method in methods}
     if any(method.carrier != carriers[method.carrier.name] for method in methods):
-        raise ValueError("two carriers of the study have the same label; declare another one for one of them")
+        raise ValueError("two carriers of the study have the same label; give one of them another label")
     methods = tuple(method for carrier in carriers for method in methods if method.carrier.name == carrier)
     task, built, sizes, source = _task(study)
     given = {name: value for name in ("evaluations", "episodes") if (value := getattr(study, name)) is not None}
@@ -210,7 +209,7 @@ def configured(study: Any) -> StudyConfig:
     if study.source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{study.source}'")
     if study.observe not in (None, "drift"):
-        raise ValueError(f"the only thing to observe is drift; got '{study.observe}'")
+        raise ValueError(f"observe must be 'drift'; got '{study.observe}'")
     settings = {name: _settings(name, spec, sizes, study) for name, spec in carriers.items()}
     steps, settings = _sized(sizes, settings, study.steps)
     copies = math.lcm(*(own.num_envs or 1 for own in settings.values()))
@@ -248,27 +247,27 @@ def configured(study: Any) -> StudyConfig:
         built=built,
         own_patterns=own_patterns,
     )
-    config_from_json(config.to_json())  # what could not be read back is refused before it is trained
+    config_from_json(config.to_json())  # raises before training if the configuration could not be read back
     return config
 
 
 def _path(option: str, place: Any) -> Path | None:
-    """A folder, given as a path, or as a `Results` or `Policy` of it."""
+    """Folder from a path, a `Results` or a `Policy`."""
     folder = getattr(place, "directory", place)
     require(folder is None or isinstance(folder, str | Path), option, "a folder, or its Results or Policy", place)
     return None if folder is None else Path(folder).expanduser()
 
 
 def _record_of(methods: tuple[Method, ...], directory: Path | None) -> dict[str, str]:
-    """Folder and SHA-256 of the record that controls play; empty where there are no controls."""
+    """Folder and SHA-256 of the record that controls play; empty without controls."""
     controls = [method.control for method in methods if method.control is not None]
     if not controls and directory is not None:
-        raise ValueError("--controls-from names a record, but no control among --schedules plays it")
+        raise ValueError("--controls-from names a record, but no control among --schedules uses it")
     if not controls:
         return {}
     if directory is None:
         raise ValueError(
-            f"control '{controls[0].name}' plays runs of a finished study; give its folder, --controls-from"
+            f"control '{controls[0].name}' plays runs of a finished study; give its folder by --controls-from"
         )
     if not (path := directory / store.STREAMS).is_file():
         raise ValueError(
@@ -278,7 +277,7 @@ def _record_of(methods: tuple[Method, ...], directory: Path | None) -> dict[str,
 
 
 def _warm_start_of(start: Any, carriers: tuple[str, ...]) -> dict[str, Any]:
-    """The folder of the agents that a study begins with, and their SHA-256; empty where it begins with new ones."""
+    """Folder and SHA-256 of a study's initial agents; empty for new agents."""
     if (directory := _path("start", start)) is None:
         return {}
     # `replay` stays for stored studies: False means that replays began empty.
@@ -288,7 +287,7 @@ def _warm_start_of(start: Any, carriers: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _block(given: Any) -> tuple[int, ...]:
-    """``1:40`` of `--block`, the first and the last of the runs to train."""
+    """Parse `--block`, ``1:40``: the first and the last run to train."""
     if given is None:
         return ()
     text = ":".join(map(str, given)) if several(given) else str(given)
@@ -299,7 +298,7 @@ def _block(given: Any) -> tuple[int, ...]:
 
 
 def _task(study: Any) -> tuple[str, envs.Task, Preset, str | None]:
-    """Name of the task, the task with its options, the preset's sizes for it; source text of one from outside."""
+    """Name of the task, the task with its options, the preset's sizes, and the source text of a custom task."""
     names = ("engine", "observation", "variant", "timeout", "channels")
     typed = {name: value for name in names if (value := getattr(study, name)) is not None}
     if isinstance(named := typed.get("channels"), str):
@@ -344,7 +343,7 @@ def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> CarrierSetting
 def _sized(
     sizes: Preset, settings: Mapping[str, CarrierSettings], steps: int | None
 ) -> tuple[int, dict[str, CarrierSettings]]:
-    """Environment steps of a run, and the settings with rollouts that fit them."""
+    """Environment steps of a run, and the settings with fitting rollouts."""
     horizon = sizes.steps if steps is None else steps
     numbers = [own.num_envs or 1 for own in settings.values()]
     copies, intervals = math.lcm(*numbers), math.lcm(sizes.evaluations, sizes.segments)
@@ -355,7 +354,7 @@ def _sized(
         if intervals != sizes.evaluations:
             parts = f"{intervals}, a multiple of {parts} and of {sizes.segments} segments of the drift"
         raise ValueError(
-            f"--steps must be a positive multiple of {multiple} ({copies} environments times {parts}); "
+            f"--steps must be a positive multiple of {multiple} (num_envs={copies} times {parts}); "
             f"got {horizon}, the nearest is {near}"
         )
     if horizon // min(numbers) > LONGEST:

@@ -1,4 +1,4 @@
-"""The folder of a study: one process at a time writes into it, and into that of no other study."""
+"""The folder of a study and its lock, so that one process at a time writes into it."""
 
 import os
 import shutil
@@ -14,20 +14,20 @@ from experiments.study import store
 from experiments.study.config import StudyConfig, check_unchanged, read_config
 
 LOCK = ".lock"
-_SECONDS = 0.5  # for a process that is just releasing the lock, or looking whether it is held
-#: Left behind by a killed process; every other name in a folder belongs to somebody.
+_SECONDS = 0.5  # seconds for a process that releases or tests the lock
+#: Leftovers of killed processes; other files in a folder are never removed.
 _LEFTOVERS = (".*.partial", ".report-*", f"{store.CHECKPOINTS}/*/{store.PARTIAL}*")
 _LEFTOVERS += tuple(f"{folder}/*/*/{store.PARTIAL}*" for folder in store.FOLDERS)
 
 
 class Owner:
-    """Holds the lock of a folder until `release`; the system releases it when the process ends, however it ends.
+    """Lock of a folder until `release`; the system also releases it when the process ends.
 
     Args:
       directory: an existing folder.
 
     Raises:
-      ValueError: another process holds it; the message names it.
+      ValueError: another process holds it; the message names the process.
       Unwritable: the lock cannot be written.
     """
 
@@ -45,12 +45,12 @@ class Owner:
             raise store.Unwritable(f"{directory} cannot be written: {store.reason(error)}") from None
 
     def check(self) -> None:
-        """Raise Unwritable where the folder or its lock is gone: writing could damage another process's results."""
+        """Raise Unwritable if the folder or its lock is gone; writing could damage another process's results."""
         if not self.path.exists() or self.path.stat().st_ino != self._file:
             raise store.Unwritable(f"{self.directory} was removed, or another process took it over")
 
     def release(self) -> None:
-        """Release the lock and remove its file; no-op the second time."""
+        """Release the lock and remove its file; a second call is a no-op."""
         if self._lock.is_locked:
             with suppress(OSError):
                 self.check()
@@ -72,7 +72,7 @@ def in_use(directory: Path) -> bool:
                 return False
         except Timeout:
             return True
-        except OSError:  # a folder that may be read but not written
+        except OSError:  # a read-only folder
             return False
     return False
 
@@ -87,17 +87,17 @@ def clean(directory: Path) -> None:
 
 
 def is_empty(directory: Path, besides: Collection[str] = ()) -> bool:
-    """Return whether a folder holds nothing but a lock, leftovers of killed processes and the names ``besides``."""
+    """Return whether a folder holds only a lock, leftovers of killed processes and the names ``besides``."""
     left = {path for pattern in _LEFTOVERS for path in directory.glob(pattern)}
     return all(path in left or path.name in (LOCK, *besides) for path in directory.iterdir())
 
 
 @contextmanager
 def writing(directory: Path, option: str = "--out") -> Iterator[None]:
-    """Hold a new or empty folder, which is made, while results are written into it.
+    """Create a new folder, or use an empty one, and lock it while results are written.
 
     Raises:
-      ValueError: there is something in it, or another process is writing into it.
+      ValueError: it is not empty, or another process is writing into it.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with Owner(directory):
@@ -118,14 +118,14 @@ def open_study(directory: Path) -> StudyFolder:
     """The finished study in ``directory``.
 
     Raises:
-      ValueError: there is none, it has not ended, is damaged or of another version.
+      ValueError: no study, or one that is unfinished, damaged or of another version.
     """
     results = store.open_results(directory)
     return StudyFolder(directory, read_config(directory, results.config), results)
 
 
 class Claim(NamedTuple):
-    """A configuration and the folder that is its own, until its owner lets go."""
+    """A configuration and its locked folder."""
 
     config: StudyConfig
     directory: Path
@@ -134,10 +134,10 @@ class Claim(NamedTuple):
 
 
 def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
-    """Claim ``directory`` for a study, or recognise it as this study's own.
+    """Lock ``directory`` for a study, if it is free or holds this study.
 
     Raises:
-      ValueError: it is in use, holds something else or cannot be written; nothing in it is changed.
+      ValueError: it is in use, holds something else or cannot be written; nothing is changed.
     """
     (_check_begun if resume else check_free)(directory)
     try:
@@ -152,7 +152,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
             except ValueError as error:
                 raise ValueError(f"--resume: {error}") from None
         else:
-            check_free(directory)  # another process may have been here meanwhile
+            check_free(directory)  # another process may have written meanwhile
         clean(directory)
         if not resume:
             store.write_json(directory / store.CONFIG, config.to_json())
@@ -164,7 +164,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
 
 def check_free(directory: Path) -> None:
     """Raise ValueError unless the folder is new, empty or holds an unstarted study, and has a name in UTF-8."""
-    if any("\ud800" <= letter <= "\udfff" for letter in str(directory.absolute())):  # bytes that are no text
+    if any("\ud800" <= letter <= "\udfff" for letter in str(directory.absolute())):  # bytes that are not text
         raise ValueError(f"--out {str(directory)!a}: the name of a folder must be text in UTF-8; choose another one")
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out {directory} is a file; give a folder")
@@ -174,18 +174,18 @@ def check_free(directory: Path) -> None:
 
 
 def _check_begun(directory: Path) -> None:
-    """Refuse a folder in which no study began, or which is made of parts."""
+    """Raise for a folder without a study, or with a study in parts."""
     if (directory / store.PLAN).exists():
-        raise ValueError(f"--resume: {directory} is made of parts; go on with aesjax submit --resume --out {directory}")
+        raise ValueError(f"--resume: {directory} is a study in parts; run aesjax submit --resume --out {directory}")
     if not (directory / store.CONFIG).exists():
         raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")
 
 
 def begun(directory: Path) -> StudyConfig:
-    """The configuration of the study that began in ``directory``, for --resume without options.
+    """The configuration of the study in ``directory``, for --resume without options.
 
     Raises:
-      ValueError: there is none, or it uses objects from outside, which its command or script has to bring.
+      ValueError: no study, or custom objects, which only its command or script can provide.
     """
     _check_begun(directory)
     try:
@@ -194,14 +194,14 @@ def begun(directory: Path) -> StudyConfig:
         raise ValueError(f"--resume: {error}") from None
     if config.objects:
         raise ValueError(
-            f"--resume: the study uses {', '.join(config.objects)} from outside, and reading a study imports nothing: "
-            "type its complete command with --resume, or run its script again"
+            f"--resume: the study uses custom objects, which are not stored: {', '.join(config.objects)}; "
+            "give its complete command with --resume, or run its script again"
         )
     return config
 
 
 def check_same(directory: Path, stored: Any, config: StudyConfig) -> None:
-    """Refuse, with a ValueError, a stored configuration that is not ``config``."""
+    """Raise a ValueError if the stored configuration is not ``config``."""
     ours = config.to_json()
     read_config(directory, stored)
     check_unchanged(stored, ours)

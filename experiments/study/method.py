@@ -1,7 +1,7 @@
-"""A method: a carrier, the schedule of its entropy weight, and what else the drift signal adjusts; its parts by name.
+"""A method: a carrier, its entropy schedule and its adaptations; parts are found by name.
 
-A name is a registered one, an entry point of an installed package, or ``module:attribute``. Objects from outside are
-never registered: a study holds them, and a text that names one is made of its place.
+A name is a registered name, an entry point of an installed package, or ``module:attribute``. Custom objects are not
+registered: the study stores them, and their text form is their module and attribute.
 """
 
 import importlib
@@ -27,20 +27,20 @@ from envs.adopt import adopt_pattern, adopt_task, trying
 
 BASELINE = "baseline"
 SOURCES = ("update", "fresh")
-BLOCKS = 20  # of time, in which a control permutes a record
+BLOCKS = 20  # blocks of time in a permuted record
 
 
 @dataclass(frozen=True)
 class Control:
-    """The record of another method's runs, played.
+    """A control, which plays the records of another method's runs.
 
     Args:
       name: of `aesjax.adaptations.CONTROLS`.
-      of: the method; no control.
-      blocks: of time, which the control "permuted" puts into random order.
+      of: the method, not a control.
+      blocks: number of time blocks, which the control "permuted" puts into random order.
 
     Raises:
-      ValueError, UnknownNameError: an unknown control, no method, or no whole number of blocks of at least 2.
+      ValueError, UnknownNameError: an unknown control, a missing method, or not a whole number of blocks >= 2.
     """
 
     name: str
@@ -59,10 +59,10 @@ class Control:
 
 @dataclass(frozen=True)
 class Method:
-    """One method of a study; it holds the objects that it is given, and equal methods train equal runs.
+    """One method of a study; equal methods train equal runs.
 
     Args:
-      carrier: a name ("sac", "ppo", "sql", "meow"), or a carrier of your own.
+      carrier: a name ("sac", "ppo", "sql", "meow") or a custom carrier.
       schedule: ``aes(kappa=0.3)``, a name, or a function that returns an `EntropySchedule`; None: the carrier's own.
       adaptations: objects such as ``recent(share=0.1)``, or names.
       proxy: drift proxy of the schedule, an object or a name; None: the schedule's, else the study's.
@@ -70,11 +70,11 @@ class Method:
       source: transitions that the proxy reads, "update" or "fresh"; None: the proxy's, else the study's.
       signal: schedule whose ratio drives the adaptations, an object or a name; None: the schedule, or `aes_r`.
       coupling: learning rates follow the entropy weight.
-      control: the record of another method, which is played instead of schedule and adaptations.
+      control: a record of another method, which replaces schedule and adaptations.
       hyper: floats of the carrier that differ from the preset's.
 
     Raises:
-      ValueError, UnknownNameError, TypeError: something does not exist, is no option, or is outside its range.
+      ValueError, UnknownNameError, TypeError: an unknown name or option, or a value outside its range.
     """
 
     carrier: CarrierSpec
@@ -122,10 +122,10 @@ class Method:
             raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{source}'")
         label = self.label
         if label is not None and set(label) & set(":,+=[]"):
-            raise ValueError(f"a label is text without any of : , + = [ ]; got {label!r}")
+            raise ValueError(f"a label must not contain : , + = [ ]; got {label!r}")
         signal = None if self.signal is None else find("schedule", self.signal)
         if signal is not None and signal.proxy is not None:
-            raise ValueError(f"{signal} names a proxy; its signal reads the method's, Method(..., proxy=...)")
+            raise ValueError(f"signal {signal} must not have a proxy; set the method's, Method(..., proxy=...)")
         carrier = find("carrier", self.carrier)
         for name in self.hyper:
             if name not in carrier.hyper._fields:
@@ -144,12 +144,12 @@ class Method:
             played = self.control.name
             given = (schedule, fields["adaptations"], proxy, source, signal, label, self.coupling)
             if any(given):
-                raise ValueError(f"control '{played}' plays a record and takes nothing but a carrier and `hyper`")
+                raise ValueError(f"control '{played}' plays a record and takes only a carrier and `hyper`")
             if self.control.of.carrier != carrier:
                 raise ValueError(f"control '{played}' plays a record of its own carrier, '{carrier.name}'")
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-        if self.driver == driver_of(self.in_force, self.adaptations):  # checked, and written in one way alone
+        if self.driver == driver_of(self.in_force, self.adaptations):  # checked and normalised
             object.__setattr__(self, "signal", None)
 
     def __repr__(self) -> str:
@@ -162,19 +162,19 @@ class Method:
 
     @property
     def in_force(self) -> Schedule:
-        """The schedule, also of a baseline; of a control a constant, which its record replaces."""
+        """The schedule, also of a baseline; for a control a constant, which its record replaces."""
         if self.control is not None:
             return fixed()
         return SCHEDULES[self.carrier.baseline]() if self.schedule is None else self.schedule
 
     @property
     def driver(self) -> Schedule | None:
-        """The schedule whose ratio drives the adaptations; None where none of them reads one."""
+        """The schedule whose ratio drives the adaptations; None if they read no ratio."""
         return driver_of(self.in_force, self.adaptations, self.signal)
 
     @property
     def values(self) -> dict[str, Any]:
-        """The options that are given by name: of the schedule and its signal, and "window.power" of adaptations."""
+        """Given options by name: of the schedule and its signal, and of adaptations as "window.power"."""
         signal = {} if self.signal is None else self.signal.given
         q = {} if self.proxy is None or self.proxy.q == 0.9 else {"q": self.proxy.q}
         own = {f"{each.factory.name}.{o}": value for each in self.adaptations for o, value in each.given.items()}
@@ -182,7 +182,7 @@ class Method:
 
     @property
     def reads(self) -> set[str]:
-        """The numbers that a sweep may vary: the options and the carrier's floats that the method reads."""
+        """Numbers that a sweep may vary: options and the carrier's floats that the method reads."""
         reads = set(self.carrier.hyper._fields)
         if self.control is not None:
             return reads
@@ -192,10 +192,10 @@ class Method:
         return reads
 
     def varied(self, values: Mapping[str, float], proxy: DriftProxy) -> "Method":
-        """The same method under other numbers by name.
+        """The method with other numbers by name.
 
         Args:
-          proxy: of the study, which a level ``q`` belongs to where the method names none.
+          proxy: proxy of the study, which ``q`` applies to if the method names no proxy.
         """
         schedule, signal, hyper = self.in_force, self.signal, dict(self.hyper)
         adaptations, own = list(self.adaptations), {}
@@ -229,10 +229,10 @@ _HINTS = get_type_hints(Method)
 
 
 def single(what: str, value: Any) -> float:
-    """A number that the programs, which compute in float32, can hold; a NumPy number is read as it prints.
+    """A number that float32 can represent; a NumPy number is read as its printed decimal.
 
     Raises:
-      ValueError: it is none.
+      ValueError: it is not such a number.
     """
     try:
         number = float(value) if isinstance(value, str) else float(typed(float, value, what))
@@ -249,14 +249,14 @@ def _numbers(schedule: Schedule) -> dict[str, float]:
     name = schedule.factory.name
     if schedule.static:
         raise ValueError(
-            f"'{next(iter(schedule.static))}' of schedule '{name}' is part of its structure, which a study cannot "
-            "vary; wrap it in a function of your own, as_schedule"
+            f"'{next(iter(schedule.static))}' of schedule '{name}' is static, so a study cannot vary it; "
+            "set it in a custom as_schedule function"
         )
     return {o: single(f"option '{o}' of schedule '{name}'", value) for o, value in schedule.options.items()}
 
 
 def _ordered(given: Any) -> tuple[Adaptation, ...]:
-    """Adaptations in the order of the registry, those from outside behind."""
+    """Adaptations in registry order, custom adaptations last."""
     found: dict[str, Adaptation] = {}
     for part in given if several(given) else [given]:
         adaptation = find("adaptation", part)
@@ -276,13 +276,13 @@ class _Kind(NamedTuple):
     adopt: Callable[[Any], Any]  # any accepted form -> the object, or ValueError
 
 
-# Of each function one factory, so that what is named twice is equal.
+# One factory per function, so that repeated names give equal objects.
 _CACHED = {Schedule: cache(as_schedule), DriftProxy: cache(as_proxy)}
 _MADE = {Schedule: as_schedule, DriftProxy: as_proxy}
 
 
 def _object(wanted: type, given: Any) -> Any:
-    """A schedule, proxy or adaptation, made of its factory or of a function where it is none."""
+    """A schedule, proxy or adaptation, or one made from its factory or from a function."""
     if wanted in _MADE and not isinstance(given, wanted):
         given = (_CACHED if inspect.isfunction(given) else _MADE)[wanted](given)()
     given = given() if isinstance(given, AdaptationFactory) else given
@@ -306,11 +306,11 @@ KINDS: dict[str, _Kind] = {
 
 
 def find(kind: str, given: Any) -> Any:
-    """The object of a kind of `KINDS` that a name or an object stands for; ``module:attribute`` is imported.
+    """Find the object of a kind of `KINDS` by name or from an object; ``module:attribute`` is imported.
 
     Raises:
-      UnknownNameError: nothing has this name.
-      ValueError: something has it, but cannot be imported or is not what it should be; one sentence.
+      UnknownNameError: unknown name.
+      ValueError: the object cannot be imported or is not of this kind; one sentence.
     """
     group, registered, adopt = KINDS[kind]
     require(given is not None, kind, "a name or an object", given)
@@ -324,7 +324,7 @@ def find(kind: str, given: Any) -> Any:
         if given not in points and ":" not in given:
             names = (*registered, *points)
             text = envs.unknown_task(given, names) if kind == "task" else unknown(kind, names, given)
-            raise UnknownNameError(f"{text}; one of your own is typed as module:name")
+            raise UnknownNameError(f"{text}; a custom one is given as module:name")
         entry = _imported(kind, given, points[given].value if given in points else given)
     try:
         return adopt(entry)
@@ -333,10 +333,10 @@ def find(kind: str, given: Any) -> Any:
 
 
 def name_of(kind: str, entry: Any) -> str:
-    """The text by which another process finds an object.
+    """Name by which another process can import an object.
 
     Raises:
-      ValueError: there is none, as of an object of a notebook's cell.
+      ValueError: the object has no such name, for example in a notebook cell.
     """
     group, registered, _ = KINDS[kind]
     for name, other in registered.items():
@@ -350,18 +350,17 @@ def name_of(kind: str, entry: Any) -> str:
                 place = f"{module}:{name}"
                 return next((n for n, point in _entry_points(group).items() if point.value == place), place)
     raise ValueError(
-        f"{kind} '{_named(entry)}' is an object of this process, which no command finds; save it in a module and give "
-        "its name, module:name"
+        f"{kind} '{_named(entry)}' is defined only in this process; save it in a module and give its name, module:name"
     )
 
 
 def _same(kind: str, one: Any, other: Any) -> bool:
-    """Whether two objects are one, or as equal as copies; arrays of tasks are not compared."""
+    """Whether two objects are identical or equal copies; arrays of tasks are not compared."""
     return one is other or (type(one) is type(other) and kind != "task" and bool(one == other))
 
 
 def _makes(kind: str, code: Any, entry: Any) -> bool:
-    """Whether ``code`` is a plain function of which `find` makes ``entry``."""
+    """Whether ``code`` is a plain function from which `find` makes ``entry``."""
     if kind not in ("schedule", "proxy", "pattern") or not inspect.isfunction(code):
         return False
     made = KINDS[kind].adopt(code)
@@ -369,10 +368,9 @@ def _makes(kind: str, code: Any, entry: Any) -> bool:
 
 
 def source_of(kind: str, entry: Any) -> str | None:
-    """The source text of an object from outside this repository; None of a registered one, which the commit defines.
+    """Source text of a custom object; None for a registered object, which the commit defines.
 
-    An object that only combines code of this repository, such as a carrier with another weight, is described by its
-    fields.
+    An object that only combines code of this repository, such as a carrier with another weight, has its fields instead.
     """
     code = code_of(entry)
     if any(_same(kind, own, entry) for own in KINDS[kind].registered.values()):
@@ -383,17 +381,17 @@ def source_of(kind: str, entry: Any) -> str | None:
         return re.sub(r" at 0x[0-9a-f]+", "", repr(entry))
     try:
         return inspect.getsource(code)
-    except (OSError, TypeError):  # typed at a prompt: equal to itself alone
+    except (OSError, TypeError):  # defined at a prompt: equal to itself only
         return repr(code)
 
 
 def offered(kind: str) -> list[str]:
-    """Names that installed packages offer."""
+    """Names registered by installed packages."""
     return list(_entry_points(KINDS[kind].group))
 
 
 def code_of(entry: Any) -> Any:
-    """The function or class that an object consists of."""
+    """The function or class behind an object."""
     if isinstance(entry, envs.Task):
         return getattr(entry.env, "code", type(entry.env))
     fields = (getattr(entry, name) for name in ("make", "adjust", "value") if hasattr(entry, name))
@@ -411,7 +409,7 @@ def _entry_points(group: str) -> dict[str, metadata.EntryPoint]:
 def _imported(kind: str, name: str, place: str) -> Any:
     """The object at ``module:attribute``."""
     module, _, attribute = place.partition(":")
-    if os.getcwd() not in sys.path:  # where the console script does not look
+    if os.getcwd() not in sys.path:  # not on the path of the console script
         sys.path.append(os.getcwd())
     if module.endswith(".py"):
         raise ValueError(f"{kind} '{name}': type '{module[:-3]}:{attribute}', without .py")

@@ -1,6 +1,6 @@
-"""What is computed before training: programs, agents, memory, and the returns that a study is measured against.
+"""Preparation of a training: programs, agents, memory, and reference returns.
 
-All that can be refused is refused here, before a folder is claimed.
+All errors of a configuration are raised here, before a folder is locked.
 """
 
 import math
@@ -26,16 +26,16 @@ from experiments.study.replay import records_of
 from experiments.study.run import Batches, Device, cache_group, memory_budget, plan_batches, state_bytes
 from experiments.study.warm import STEADY, Warm, warm_of
 
-_PLACES = 201  # of a run at which a pattern is tried
-_ROW_BYTES = 400  # of one evaluation in memory, with room for what is logged
-_STREAM_BYTES = 2 * 4 * LoopConfig.stream_samples  # of the recorded streams of one run and evaluation, at most
+_PLACES = 201  # moments of a run at which a pattern is tested
+_ROW_BYTES = 400  # bytes of one evaluation in memory, with logged columns
+_STREAM_BYTES = 2 * 4 * LoopConfig.stream_samples  # largest size of the recorded streams of one run and evaluation
 _OPTIMUM_DIGITS = 6  # of a return
-_SIMULATED = 64  # episodes of it at most, where they take place in another simulator
-_FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
+_SIMULATED = 64  # most episodes in an external simulator
+_FLOOR_STEPS = 50_000  # most steps, in complete episodes: 1000 of the toy task, 50 of a MuJoCo task
 
 
 class Prepared(NamedTuple):
-    """One carrier's share of a study, ready to be compiled."""
+    """One carrier's share of a study, ready for compilation."""
 
     share: Share
     program: Program
@@ -49,7 +49,7 @@ def prepare(config: StudyConfig) -> list[Prepared]:
     """Check a study, build every carrier's program and runs and plan how they fit into memory.
 
     Raises:
-      ValueError: as `check`; a record or agents do not fit, or runs or results need more memory than there is.
+      ValueError: as in `check`; unsuitable records or agents, or too little memory for runs or results.
     """
     shares = check(config)
     needed = results_bytes(config, sum(len(share.trained) for share in shares.values()))
@@ -64,10 +64,10 @@ def prepare(config: StudyConfig) -> list[Prepared]:
 
 
 def notes_of(config: StudyConfig) -> list[str]:
-    """Sentences for a person who begins a study: limits of its results, and methods that are not what was typed."""
+    """Notes at the start of a study: limits of its results, and methods that differ from the request."""
     lines = []
     if STEADY not in config.patterns and not config.block:
-        lines += [f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too"]
+        lines += [f"without the pattern {STEADY} there will be no nAUC and no DropRatio; add it to --patterns"]
     if config.observe:
         lines += [f"policy and critics observe {OBSERVED}"]
     lines += [note] if (note := getattr(config.build_task().env, "note", None)) else []
@@ -79,7 +79,7 @@ def _prepared(config: StudyConfig, share: Share) -> Prepared:
     warm = warm_of(config, share, runs)
     runs = runs if warm is None else warm.runs
     devices, one = jax.devices(), jax.tree.map(lambda leaf: leaf[0], runs)
-    if getattr(share.learner.world.task.env, "exclusive", False):  # a simulator has no room for a second run
+    if getattr(share.learner.world.task.env, "exclusive", False):  # a simulator holds one run at a time
         return Prepared(share, program, runs, warm, devices[:1], Batches(1, len(share.labels), 1))
     group = cache_group(devices, state_bytes(program, one))
     batches = plan_batches(program, one, len(share.labels), len(devices), memory_budget(devices), group)
@@ -87,7 +87,7 @@ def _prepared(config: StudyConfig, share: Share) -> Prepared:
 
 
 def _try_objects(config: StudyConfig, world: World) -> None:
-    """Refuse a task or pattern from outside that does not work."""
+    """Raise for a custom task or pattern that does not work."""
     if config.task not in envs.TASKS and not config.task.startswith(envs.BRIDGE):
         with trying(f"task '{config.task}' does not work"), in_own_words(world.task.env):
             _try_task(world)
@@ -98,7 +98,7 @@ def _try_objects(config: StudyConfig, world: World) -> None:
 
 
 def _try_task(world: World) -> None:
-    """Refuse an environment whose first step has another shape than a task's, or a number that is not finite."""
+    """Raise for an environment whose first step has a wrong shape or a number that is not finite."""
 
     def rows(first: jax.Array, second: jax.Array) -> tuple[jax.Array, ...]:
         params = world.params_at(world.drift("steady", 0), 0)
@@ -114,7 +114,7 @@ def _try_task(world: World) -> None:
 
 
 def _try_pattern(name: str, world: World) -> None:
-    """Refuse a pattern that leaves the range of a channel in a run, or one and a half radii of a planar one."""
+    """Raise for a pattern that leaves the range of a channel, or 1.5 radii of a planar channel, during a run."""
     steps = jnp.linspace(0, world.total, _PLACES).astype(jnp.int32)
     values = np.asarray(jit(lambda: world.path(world.drift(name, 0), steps)[0])())
     columns = [channel for channel in world.task.channels for _ in range(channel.size)]
@@ -128,15 +128,15 @@ def _try_pattern(name: str, world: World) -> None:
 
 
 def results_bytes(config: StudyConfig, runs: int) -> int:
-    """Memory of the results of ``runs`` runs, at most."""
+    """Upper bound of the memory of the results of ``runs`` runs."""
     return runs * (_ROW_BYTES + _STREAM_BYTES) * (config.evaluations + 1)
 
 
 def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
-    """The best mean return at every evaluation, per pattern and seed; empty where it is unknown.
+    """Optimal mean return at every evaluation, per pattern and seed; empty if unknown.
 
-    Solved at five evaluations of each segment (its first and last among them) and joined by straight lines, which
-    the smoothness of a drift inside a segment allows. By seed, because drift differs by seed.
+    It is computed at five evaluations of each segment, including its first and last, and interpolated linearly, because
+    drift is smooth within a segment. Drift differs between seeds.
     """
     best = envs.optimal_return(config.task) if config.task in envs.TASKS else None
     if best is None:
@@ -144,7 +144,7 @@ def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
     carrier = config.carriers[0]  # any carrier: drift depends only on progress through the run
     world, interval = world_of(config, carrier), config.interval(carrier)
     per_segment = config.evaluations // config.segments if config.evaluations % config.segments == 0 else 1
-    knots: dict[int, float] = {}  # evaluation -> vector step; a change point has a left limit of its own
+    knots: dict[int, float] = {}  # evaluation -> vector step; a change point also has a left limit
     for segment in range(config.segments):
         start = segment * per_segment
         for offset in {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}:
@@ -169,14 +169,14 @@ def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
 
 
 def floor_of(config: StudyConfig) -> float:
-    """Mean return of uniformly random actions on the steady task: the floor of the offset-safe metrics.
+    """Mean return of uniformly random actions on the steady task: the floor of the floor-corrected metrics.
 
-    A fixed key and number of episodes, the same for every study of the task.
+    The key and the number of episodes are fixed and equal for every study of the task.
     """
     world = world_of(config, config.carriers[0])
     nominal = jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
     episodes = _FLOOR_STEPS // world.time_limit
-    if isinstance(world.task.env, Hosted):  # each is a simulation of its own
+    if isinstance(world.task.env, Hosted):  # each is a separate simulation
         episodes = min(episodes, _SIMULATED)
     returns = jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
     mean = float(jnp.mean(returns(jax.random.key(0))))

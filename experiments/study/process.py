@@ -1,4 +1,4 @@
-"""What concerns the process: JAX's devices and compiled programs, set before JAX starts, and signals."""
+"""Settings of the process: JAX's devices and compilation cache, set before JAX starts, and signals."""
 
 import hashlib
 import json
@@ -10,14 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-LARGEST_CACHE = 512 * 2**20  # bytes of compiled programs, of which JAX removes the least recently used
+LARGEST_CACHE = 512 * 2**20  # size of the cache, bytes; JAX removes the least recently used programs
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def cache_folder() -> Path:
-    """Folder of the programs that JAX compiled for this kind of processor: in the user's cache folder.
+    """Folder of the programs that JAX compiled for this kind of processor, in the user's cache folder.
 
-    `JAX_COMPILATION_CACHE_DIR` names another one.
+    The environment variable `JAX_COMPILATION_CACHE_DIR` overrides it.
     """
     if named := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return Path(named)
@@ -35,10 +35,10 @@ def start_jax(devices: int | None, resumed: Path | None = None) -> None:
 
     Args:
       devices: CPU devices; None: one per usable core.
-      resumed: folder of a study that continues on as many devices as it began with.
+      resumed: folder of a study to continue, on the same number of devices.
 
     Raises:
-      ValueError: a number of devices that cannot be had, or JAX had started in the process that this one is a fork of.
+      ValueError: a number of devices that is not available, or a fork of a process with JAX.
     """
     import jax
 
@@ -48,24 +48,24 @@ def start_jax(devices: int | None, resumed: Path | None = None) -> None:
     refuse_fork()
 
     cores = usable_cores()
-    most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only
+    most = max(8, 4 * cores)  # more than one per core is useful only in tests of sharding
     if devices is not None and not 1 <= devices <= most:
         raise ValueError(f"--devices must be between 1 and {most}; got {devices}")
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder()))
         jax.config.update("jax_compilation_cache_max_size", LARGEST_CACHE)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start reads seventy small ones, too
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start reads many small programs
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     try:
         jax.config.update("jax_num_cpu_devices", devices or _recorded(resumed) or cores)
-    except RuntimeError:  # JAX runs already (a notebook, a test): the devices there are will do
+    except RuntimeError:  # JAX has started (a notebook, a test): its devices are used
         if devices is not None and devices != len(jax.local_devices()):
             there = len(jax.local_devices())
             raise ValueError(f"--devices {devices}: JAX has already started with {there} devices") from None
 
 
 def _recorded(study: Path | None) -> int:
-    """Devices that the study in a folder trains on, by its checkpoints; 0 where none records them."""
+    """Number of devices in the checkpoints of a folder; 0 if not recorded."""
     found = 0
     for about in () if study is None else study.glob("checkpoints/*/[0-9]*/about.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -74,9 +74,9 @@ def _recorded(study: Path | None) -> int:
 
 
 class StopFlag:
-    """Catches signals inside a ``with`` block: the first one sets ``asked``; a Ctrl-C after it ends the process.
+    """Catch signals inside a ``with`` block: the first sets ``asked``; a later Ctrl-C ends the process.
 
-    Outside the main thread nothing is caught. A signal that is ignored on entry (`nohup`) stays ignored.
+    Outside the main thread no signal is caught. A signal that is ignored on entry (`nohup`) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class StopFlag:
 
     def _ask(self, number: int, frame: object) -> None:
         self.asked = True
-        for each in self._previous:  # the system ends the process, also in a long call into XLA; schedulers send twice
+        for each in self._previous:  # the default also interrupts a long call into XLA
             signal.signal(each, signal.SIG_DFL if each == signal.SIGINT else signal.SIG_IGN)
-        with suppress(OSError, ValueError):  # the terminal may have hung up
+        with suppress(OSError, ValueError):  # the terminal may be closed
             print("aesjax: stopping at the next checkpoint; Ctrl-C to stop now", file=sys.stderr, flush=True)

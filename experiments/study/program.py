@@ -1,4 +1,4 @@
-"""From a configuration to programs: the rows of a study's tables, the learner of each carrier, and its runs as data."""
+"""Programs of a configuration: the rows of a study's tables, the learner of each carrier, and its runs as data."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +25,12 @@ from experiments.study.text import number, text_of
 
 #: Records that controls play, by row, pattern and seed.
 Records = Mapping[tuple[str, str, int], Played]
-_NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # of a record that plays nothing; others 0
-_FIELDS = {"refresh": ("refresh", "refresh_actor"), "units": ("refresh_units",)}  # of `Levers`, where it is not alike
+_NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # values of an empty record; others are 0
+_FIELDS = {"refresh": ("refresh", "refresh_actor"), "units": ("refresh_units",)}  # name in `Levers`, if it differs
 
 
 class Row(NamedTuple):
-    """One method under one setting of everything that the study varies: a row of its tables."""
+    """One method under one setting of the varied numbers: a row of the study's tables."""
 
     name: str  # "SAC", "SAC+AES", "SAC+AES[kappa=0.3]"
     rule: str  # schedule and adaptations: "aes_r+window"
@@ -39,13 +39,13 @@ class Row(NamedTuple):
 
     @property
     def adapted(self) -> tuple[Adaptation, ...]:
-        """Adaptations that act, also in a record that is played."""
+        """Adaptations in force, including those of a played record."""
         control = self.method.control
         return self.method.adaptations if control is None else control.of.adaptations
 
     @property
     def turned(self) -> set[str]:
-        """Of `aesjax.adaptations.LEVERS`, those that adaptations adjust; "units" where single units begin again."""
+        """Adjusted levers, of `aesjax.adaptations.LEVERS`; "units" if single units are re-initialised."""
         levers = {each.factory.lever for each in self.adapted}
         return levers | {"units" for each in self.adapted if each.factory.units}
 
@@ -57,11 +57,10 @@ class Share:
     config: StudyConfig
     learner: Learner
     rows: list[Row]
-    trained: range  # which of its runs are trained: all, but in a block of a study
+    trained: range  # indices of the trained runs: all, or a block
 
     @property
     def carrier(self) -> str:
-        """Name of the carrier."""
         return self.learner.spec.name
 
     @cached_property
@@ -71,7 +70,7 @@ class Share:
 
     @cached_property
     def labels(self) -> list[dict[str, Any]]:
-        """The identifying columns of every run that is trained."""
+        """Identifying columns of every trained run."""
         same = {"family": self.learner.world.task.family, "task": self.config.task}
         return [
             same
@@ -81,22 +80,22 @@ class Share:
         ]
 
     def proxy(self, method: Method) -> DriftProxy:
-        """The proxy of a method whose schedule names none."""
+        """Proxy of a method whose schedule names none."""
         own = method.proxy or self.config.proxy
         return DriftProxy(own.factory, own.q, method.source or self.config.source or own.source)
 
     def schedule(self, method: Method) -> Schedule:
-        """The schedule of a method with all of its options."""
+        """Schedule of a method with all of its options."""
         return self._filled(method.in_force, method)
 
     def signal(self, method: Method) -> Schedule | None:
-        """The schedule that drives a method's adaptations, with all of its options; None without one."""
+        """Schedule that drives a method's adaptations, with all of its options; None if there is none."""
         driver = method.driver
         return None if driver is None else self._filled(driver, method)
 
     def _filled(self, schedule: Schedule, method: Method) -> Schedule:
         proxy = self.proxy(method)
-        if not schedule.factory.uses_proxy:  # of equal structure in all runs: only the level counts
+        if not schedule.factory.uses_proxy:  # equal structure in all runs: only the level is used
             proxy = self.config.proxy.factory(proxy.q)
         return schedule.filled(self.learner.facts, proxy)
 
@@ -120,12 +119,12 @@ class Share:
 
     @cached_property
     def turned(self) -> frozenset[str]:
-        """Quantities that adaptations or records adjust in some run."""
+        """Quantities that adaptations or records adjust in any run."""
         return frozenset().union(*(row.turned for row in self.rows))
 
     @property
     def record(self) -> list[DriftProxy]:
-        """Proxies to record in every run, so that any schedule can be replayed on it afterwards."""
+        """Proxies to record in every run, so that any schedule can be replayed later."""
         factory, absent = self.config.proxy.factory, self.learner.spec.absent
         fresh = bool(TRACKED & required_signals((*self.kinds, *self.signals)).keys())
         proxies = [
@@ -136,14 +135,13 @@ class Share:
         return proxies + [proxy for each in self.signals if isinstance(proxy := each.reads, DriftProxy)]
 
     def program(self) -> Program:
-        """The program of its runs."""
         return self.learner.program(self.record)
 
     def run(self, method: Method, seed: int, drift: Any, played: Played | None, length: int) -> Run:
         """One run as data, NumPy.
 
         Args:
-          length: entries of all records that runs of the program play.
+          length: number of entries of the program's records.
         """
         facts, own, signal, q = self.learner.facts, self.schedule(method), self.signal(method), self.proxy(method).q
         hyper = self.learner.spec.hyper()._replace(**{**self.config.settings[self.carrier].hyper, **method.hyper})
@@ -171,7 +169,7 @@ class Share:
         )
 
     def _played(self, record: Played | None, length: int) -> Played:
-        """``record`` with everything that the program adjusts; for None one that plays nothing."""
+        """``record`` with all quantities that the program adjusts; an empty record for None."""
         if record is None:
             record = Played(np.float32(0), np.int32(1), np.zeros(length, np.float32))
         names = [name for lever in sorted(self.turned) for name in _FIELDS.get(lever, (lever,))]
@@ -190,26 +188,26 @@ def _position(kinds: Sequence[Schedule], schedule: Schedule) -> int:
 
 
 def _with(kinds: Sequence[Schedule], own: Schedule | None, facts: Mapping[str, float], q: Any) -> tuple[Schedule, ...]:
-    """All kinds of a program: ``own`` for its kind, and the others with their defaults, at the level ``q``."""
+    """All kinds of a program: ``own`` for its kind, others with their defaults, at the level ``q``."""
 
     def other(kind: Schedule) -> Schedule:
-        proxy: Any = kind.proxy  # as `Share` fills it in
+        proxy: Any = kind.proxy  # set by `Share`
         return Schedule(kind.factory, {}).filled(facts, DriftProxy(proxy.factory, q, proxy.source))
 
     return tuple(own if own is not None and _kind(own) == _kind(kind) else other(kind) for kind in kinds)
 
 
 def rows_of(config: StudyConfig, carrier: str) -> list[Row]:
-    """The rows that a study compares on one carrier, in table order.
+    """Rows of a study on one carrier, in table order.
 
-    A swept hyper-parameter multiplies the methods that read it and no others; the value that the preset has anyway
-    carries no suffix, so a sweep that contains it contains the plain method.
+    A swept hyper-parameter multiplies only the methods that read it. The preset's value has no suffix, so a sweep with
+    this value contains the plain method.
     """
     return [equal[0] for equal in _equal_rows(config, carrier)]
 
 
 def _equal_rows(config: StudyConfig, carrier: str) -> list[list[Row]]:
-    """Rows in table order; equal ones (`fixed` beside a baseline that is fixed) train once, under the first name."""
+    """Rows in table order; equal rows, such as `fixed` and a fixed baseline, train once, under the first name."""
     found: dict[Any, list[Row]] = {}
     for row in (row for method in config.methods_of(carrier) for row in _rows_of(config, method)):
         found.setdefault(_identity(config, row), []).append(row)
@@ -217,7 +215,7 @@ def _equal_rows(config: StudyConfig, carrier: str) -> list[list[Row]]:
 
 
 def _identity(config: StudyConfig, row: Row) -> Any:
-    """Equal for rows that train equal runs: all that they consist of, whatever was given by name."""
+    """Key that is equal for rows that train equal runs, with all options resolved."""
     method, carrier = row.method, row.method.carrier
 
     def resolved(schedule: Schedule) -> Any:
@@ -240,13 +238,13 @@ def _identity(config: StudyConfig, row: Row) -> Any:
 
 
 def _open(config: StudyConfig, method: Method) -> set[str]:
-    """The numbers of a method that a sweep may vary."""
+    """Numbers of a method that a sweep may vary."""
     proxy = (method.proxy or config.proxy).factory
     return method.reads - method.values.keys() - (set() if "q" in proxy.takes else {"q"})
 
 
 def _rows_of(config: StudyConfig, method: Method) -> Iterator[Row]:
-    """Every setting of one method."""
+    """All settings of one method."""
     open_ = _open(config, method)
     axes = [[(name, value) for value in config.sweep[name]] for name in config.sweep if name in open_]
     for combination in itertools.product(*axes):
@@ -280,12 +278,12 @@ def label_of(method: Method) -> str:
 
 
 def _spoken(method: Method) -> str:
-    """The text of a method with the own names of its objects, which need not be at hand."""
+    """Text of a method with the names of its objects, which need not be importable."""
     return text_of(method, lambda _, factory: factory.name)
 
 
 def _default(config: StudyConfig, method: Method, name: str) -> float | None:
-    """The value that a varied number has anyway: the preset's, or the schedule's own."""
+    """Default of a varied number, from the preset or the schedule."""
     own, carrier = config.settings[method.carrier.name], method.carrier
     part, _, option = name.rpartition(".")
     if part:
@@ -303,7 +301,7 @@ def _default(config: StudyConfig, method: Method, name: str) -> float | None:
 
 
 def world_of(config: StudyConfig, carrier: str) -> World:
-    """The world of one carrier's runs: the task, and how long its drift lasts in their vector steps."""
+    """World of one carrier's runs: the task, and the horizon of its drift in vector steps."""
     sizes = config.vector_steps(carrier), config.segments
     return World(config.build_task(), *sizes, config.observe, config.patterns_known)
 
@@ -315,7 +313,7 @@ def counts_of(config: StudyConfig) -> dict[str, int]:
 
 
 def blocks_of(counts: Mapping[str, int], block: Sequence[int]) -> dict[str, range]:
-    """Carrier -> positions of its runs in a block, the first and the last run from 1; all where there is none.
+    """Carrier -> positions of its runs in a block, given by first and last run from 1; all without a block.
 
     Raises:
       ValueError: the study has fewer runs.
@@ -332,7 +330,7 @@ def blocks_of(counts: Mapping[str, int], block: Sequence[int]) -> dict[str, rang
 
 
 def share_of(config: StudyConfig, carrier: str) -> Share:
-    """One carrier of a study, whose schedules are not built yet."""
+    """One carrier of a study; its schedules are not built."""
     spec = config.methods_of(carrier)[0].carrier
     own, world = config.settings[carrier], world_of(config, carrier)
     learner = learner_of(
@@ -356,7 +354,7 @@ def check(config: StudyConfig) -> dict[str, Share]:
     """Every carrier of a study, built and checked.
 
     Raises:
-      ValueError: something that the study's options name does not exist, does not fit together, or is out of range.
+      ValueError: an option that is unknown, inconsistent or out of range.
     """
     reads = set().union(*(_open(config, method) for method in config.methods))
     for name in config.sweep.keys() - reads:
@@ -371,14 +369,14 @@ def check(config: StudyConfig) -> dict[str, Share]:
             if (other := first.setdefault(row.name, row)) is not row:
                 raise ValueError(
                     f"'{other.rule}' and '{row.rule}' are both called '{row.name}' in tables; "
-                    "declare another label for one of them"
+                    "give one of them another label"
                 )
             _check_row(share, row)
     return shares
 
 
 def _check_row(share: Share, row: Row) -> None:
-    """Refuse a method that the carrier cannot train, or whose numbers are out of range."""
+    """Raise for a method that the carrier cannot train, or whose numbers are out of range."""
     carrier, method = share.learner.spec, row.method
     used = [each for each in (share.schedule(method), share.signal(method)) if each is not None]
     for each in row.adapted:
@@ -397,7 +395,7 @@ def _check_row(share: Share, row: Row) -> None:
 
 
 def runs_of(share: Share, records: Records) -> Any:
-    """Every run of a share that is trained, as data stacked along a leading axis.
+    """All trained runs of a share, as data batched along a leading axis.
 
     Args:
       records: of the study's controls.
@@ -417,7 +415,7 @@ def runs_of(share: Share, records: Records) -> Any:
 
 
 def merged(config: StudyConfig) -> list[str]:
-    """A sentence for every method that is trained under the name of another one, because both are equal."""
+    """One sentence per method that is trained under the name of an equal method."""
     return [
         f"{row.name} is equal to {first.name} and trains once, under that name"
         for carrier in config.carriers
@@ -428,7 +426,7 @@ def merged(config: StudyConfig) -> list[str]:
 
 
 def small_windows(config: StudyConfig) -> list[str]:
-    """A sentence for every share of `recent` that is smaller than the smallest window of its carrier's replay."""
+    """One sentence per share of `recent` below the smallest window of its carrier's replay."""
     lines = []
     for share in (share_of(config, carrier) for carrier in config.carriers):
         supply = share.learner.supply

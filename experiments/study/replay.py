@@ -1,5 +1,7 @@
-"""Replay of recorded proxies: a finished study in, the weights and levers that other methods would have set. Nothing
-is trained. The records that the controls of a study play are made the same way."""
+"""Replay of recorded proxies: the weights and levers that other methods would have set in a finished study.
+
+Nothing is trained. The records of controls are made in the same way.
+"""
 
 import dataclasses
 import zlib
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-_NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # levers that a record holds as in force before an update
-_ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # equal in a study and that of its controls
+_NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # levers recorded as in force before an update
+_ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # shared with the record of controls
 
 
 class Recorded(NamedTuple):
-    """A finished study whose proxies were recorded."""
+    """A finished study with recorded proxies."""
 
     config: StudyConfig
     strides: Mapping[str, int]  # updates per recorded sample of each carrier
@@ -44,8 +46,8 @@ class Recorded(NamedTuple):
 class Replayed(NamedTuple):
     """One schedule with its adaptations on R recorded runs of n samples; NumPy, float32.
 
-    Levers are as a run logs them: the window after a sample as a share of the stored transitions, 1 for all; a
-    refresh, with its strength, in the sample in which it fell due; rate factor and gradient steps per update after it.
+    Levers are as logged by a run: the window after a sample as a share of the stored transitions, 1 for all; the
+    strength of a refresh in the sample in which it is due; rate factor and gradient steps per update after the sample.
     """
 
     initial: np.ndarray  # (R,) weight of the first update; reward per nat
@@ -54,13 +56,13 @@ class Replayed(NamedTuple):
 
 
 def load(directory: Path, config: StudyConfig | None = None) -> Recorded:
-    """The finished study in ``directory``.
+    """Open the finished study in ``directory``.
 
     Args:
-      config: its configuration with the objects from outside that it uses; None: the stored one.
+      config: its configuration with custom objects; None: the stored configuration.
 
     Raises:
-      ValueError: it has not ended, is damaged, or recorded no proxies.
+      ValueError: it is unfinished or damaged, or recorded no proxies.
     """
     study = open_study(directory)
     if not (directory / store.STREAMS).exists():
@@ -71,7 +73,7 @@ def load(directory: Path, config: StudyConfig | None = None) -> Recorded:
 
 
 def proxies_in(rows: "pl.DataFrame") -> list[str]:
-    """The proxies that all these runs recorded."""
+    """Proxies that all these runs recorded."""
     return [name for name in rows.columns if "/" in name and not rows[name].null_count()]
 
 
@@ -81,7 +83,7 @@ def samples_of(rows: "pl.DataFrame", name: str) -> np.ndarray:
 
 
 def share_of_method(study: Recorded, method: Method) -> Share:
-    """A method on the runs of its carrier (ValueError for a control or something that the carrier lacks)."""
+    """A method on the runs of its carrier; ValueError for a control or a feature that the carrier lacks."""
     carrier = method.carrier.name
     if carrier not in study.config.carriers:
         raise ValueError(f"the study has no run of carrier '{carrier}'; carriers: {', '.join(study.config.carriers)}")
@@ -93,7 +95,7 @@ def share_of_method(study: Recorded, method: Method) -> Share:
 
 
 def obstacle(share: Share, method: Method, recorded: list[str]) -> str:
-    """Why these recorded proxies do not allow a replay, as the end of a sentence; empty if they do."""
+    """Reason why these recorded proxies do not allow a replay, as the end of a sentence; empty if they do."""
     schedule, signal = share.schedule(method), share.signal(method)
     if method.coupling:
         return "coupling changes how the agent learns, which takes training"
@@ -111,11 +113,11 @@ def obstacle(share: Share, method: Method, recorded: list[str]) -> str:
 
 
 def replay_runs(share: Share, method: Method, rows: "pl.DataFrame", stride: int) -> tuple[Replayed, int]:
-    """A method that `obstacle` allows on recorded runs, and the samples before their first update.
+    """Replay a method that `obstacle` allows on recorded runs; also returns the samples before their first update.
 
-    The weight after a sample is the one that training would have used next and that it records at an evaluation. A
-    sample that is the mean of several updates is passed as often, so that clocks count updates; the weights are then
-    an approximation. A value that is not finite is passed on: schedules hold.
+    The weight after a sample is the next weight of the training, which an evaluation records. A sample that is the mean
+    of several updates is repeated, so that update counts are correct; the weights are then an approximation. Values
+    that are not finite are passed on, and schedules keep their weight.
 
     Args:
       rows: streams of runs of the method's carrier.
@@ -156,13 +158,13 @@ def replay_runs(share: Share, method: Method, rows: "pl.DataFrame", stride: int)
 
 
 def _first_update(streams: np.ndarray) -> int:
-    """Number of samples before the first update of any run: the leading NaNs that (R, n) streams have in common."""
+    """Number of samples before the first update of any run: the common leading NaNs of streams (R, n)."""
     seen = np.any(np.isfinite(streams), axis=0)
     return int(np.argmax(seen)) if np.any(seen) else len(seen)
 
 
 def _done(state: Any) -> tuple[Any, dict[str, jax.Array]]:
-    """An adaptation's state after its due refresh, and that refresh."""
+    """State of an adaptation after its due refresh, and the refresh."""
     due = {k: v for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None}
     return state._replace(levers=state.levers._replace(**jax.tree.map(jnp.zeros_like, due))), due
 
@@ -174,17 +176,17 @@ def _as_logged(state: Any, due: dict[str, jax.Array]) -> Levers:
 
 
 def records_of(config: StudyConfig, share: Share) -> Records:
-    """The record that each control of one carrier plays in every run; empty without controls.
+    """Record that each control of one carrier plays in every run; empty without controls.
 
-    A record is replayed from the proxies, so it has a value for every recorded sample; of a schedule that cannot be
-    replayed and adjusts nothing else, the weights at the evaluations are taken.
+    A record is replayed from the proxies, so it has a value for every recorded sample. A schedule that cannot be
+    replayed and has no adaptations uses its weights at the evaluations.
     """
     controls = {row.name: row.method.control for row in share.rows if row.method.control is not None}
     source = _source(config, share.carrier) if controls else None
     played: dict[tuple[str, str, int], Played] = {}
     for name, control in controls.items():
         for (pattern, seed), record in _record(source, config, control).items():
-            # The same order for all that is made of one run, another one for every run.
+            # One order per run, for all of its quantities.
             key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(pattern.encode()))
             played[name, pattern, seed] = CONTROLS[control.name].change(record, key, control.blocks)
     return played
@@ -194,7 +196,7 @@ def _source(config: StudyConfig, carrier: str) -> Recorded:
     directory = Path(config.controls["from"])
     path = directory / store.STREAMS
     if not path.is_file() or store.sha256(path) != config.controls["streams"]:
-        raise ValueError(f"the record in {directory} is not there any more, or not what the study was configured with")
+        raise ValueError(f"the record in {directory} is missing, or changed after the study was configured")
     source = load(directory)
     check_unchanged(store.read_json(directory / store.CONFIG), config.to_json())
     apart = [name for name in _ALIKE if getattr(source.config, name) != getattr(config, name)]
@@ -206,7 +208,7 @@ def _source(config: StudyConfig, carrier: str) -> Recorded:
 
 
 def _record(source: Any, config: StudyConfig, control: Control) -> dict[tuple[str, int], Played]:
-    """One method's runs by pattern and seed."""
+    """Runs of one method by pattern and seed."""
     share = share_of_method(source, control.of)
     row, stride = share.rows[0], source.strides[share.carrier]
     labels = [(pattern, seed) for pattern in config.patterns for seed in config.seeds]
@@ -223,17 +225,17 @@ def _record(source: Any, config: StudyConfig, control: Control) -> dict[tuple[st
     streams = samples_of(rows, proxies_in(rows)[0])
     samples = streams.shape[1] - _first_update(streams)
     played = {}
-    for pattern, seed in labels:  # the weight between two evaluations is taken to be the one at the second
+    for pattern, seed in labels:  # between two evaluations the weight of the second is used
         curve = source.curves.filter(carrier=share.carrier, method=row.name, pattern=pattern, seed=seed).sort("step")
         weight = curve["entropy_weight"].to_numpy()[1:].astype(np.float32)
-        weight = weight[np.isfinite(weight)]  # the first evaluations may lie in the warm-up
+        weight = weight[np.isfinite(weight)]  # the first evaluations may be in the warm-up
         index = np.minimum(np.arange(samples) * len(weight) // samples, len(weight) - 1)
         played[pattern, seed] = Played(np.float32(1), np.int32(stride), weight[index])
     return played
 
 
 def _from_replay(result: Replayed, run: int, stride: int) -> Played:
-    """The values in force in a sample are those after the sample before it."""
+    """Values in force in a sample, which are those after the previous sample."""
 
     def shifted(values: Any, first: Any) -> Any:
         return np.concatenate([[first], values[run, :-1]]).astype(np.float32)

@@ -1,8 +1,8 @@
-"""Many runs as one compiled program: stacked, sharded over all devices, trained interval by interval, read as rows.
+"""Many runs as one compiled program: batched, sharded over all devices, trained by intervals, returned as rows.
 
-A *program* is three pure functions of one run. Here they become three executables over a stack of runs, whose run
-axis is divided among the devices with `jax.shard_map`; on a CPU with one XLA device per core each core then works
-on runs of its own, with no communication at all. `sweep` calls them again and again, an evaluation at a time.
+A *program* is three pure functions of one run. They are compiled to three executables over a batch of runs, whose run
+axis is divided among the devices with `jax.shard_map`. On a CPU with one XLA device per core, each core trains its own
+runs without communication. `sweep` calls the executables once per evaluation.
 """
 
 import math
@@ -26,13 +26,13 @@ _AXIS = "runs"
 Device = Any  # `jax.Device` is a variable to type checkers
 _CPU_GROUP = 8
 _LARGEST_GROUPED_STATE = 64 * 2**20  # bytes: a group's state is copied once per interval
-# The columns every reader of curves expects, in this order; logged quantities follow.
+# First columns of the curves, in this order; logged quantities follow.
 LEADING = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed", "step")
 LEADING += ("return_mean", "return_std", "n_episodes", "drift_value")
 
 
 class Executables(NamedTuple):
-    """A program over a stack of runs. ``chunk`` donates its state: the argument is gone after the call."""
+    """A program over a batch of runs. ``chunk`` donates its state, so the argument is invalid after the call."""
 
     init: Callable[[Any], Any]
     chunk: Callable[[Any, Any, Array], tuple[Any, dict[str, Array]]]
@@ -42,29 +42,29 @@ class Executables(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """How many runs go through the program at once. The last batch repeats its first run to keep the shape."""
+    """Number of runs per call of the program. The last batch repeats its first run to fill its shape."""
 
     width: int  # runs per batch, a multiple of the number of devices
     count: int
-    group: int  # runs of one device that go through a chunk together; divides width / devices
+    group: int  # runs of one device trained together in an interval; divides width / devices
 
 
 def stack(runs: Sequence[Any]) -> Any:
-    """List of equally shaped pytrees to one pytree of NumPy arrays with a leading run axis."""
+    """Stack equally shaped pytrees to one pytree of NumPy arrays with a leading run axis."""
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *runs)
 
 
 def take(stacked: Any, indices: Sequence[int]) -> Any:
-    """The runs ``indices`` of a stacked pytree."""
+    """Runs ``indices`` of a batched pytree."""
     return jax.tree.map(lambda leaf: leaf[np.asarray(indices)], stacked)
 
 
 def compile_program(program: Program, devices: Sequence[Device] | None = None, group: int | None = None) -> Executables:
-    """The three functions vmapped over runs, sharded over ``devices`` (all of them by default) and jitted.
+    """Compile the three functions, vmapped over runs and sharded over ``devices`` (by default all).
 
     Args:
-      group: runs of a device that go through a chunk together; divides the runs per device. None: all. On a CPU eight
-        small networks stay in the cache of a core where twenty-five do not, which is a third of the speed.
+      group: runs of a device trained together in an interval; divides the runs per device. None: all. On a CPU eight
+        small networks fit into the cache of a core and twenty-five do not, which costs two thirds of the speed.
     """
     devices = tuple(jax.devices() if devices is None else devices)
     mesh = Mesh(np.array(devices), axis_names=(_AXIS,))
@@ -88,7 +88,7 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
         return join(jax.lax.map(lambda pair: together(pair[0], pair[1], step), (split(state), split(runs))))
 
     evaluate = jax.vmap(program.evaluate, in_axes=(0, 0, None))
-    # The initial state is computed once, but takes as long to compile as the training step when optimised.
+    # The initial state is computed once, and its optimised compilation would take as long as that of the training step.
     platform = devices[0].platform
     quick = {"xla_backend_optimization_level": 0} if platform == "cpu" else None
     return Executables(
@@ -101,7 +101,7 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
 
 
 def memory_budget(devices: Sequence[Device]) -> int:
-    """Bytes that the states of one batch may take: half of what the device (or, on a CPU, the machine) has free."""
+    """Bytes allowed for the states of one batch: half of the free memory of the device (on a CPU, of the machine)."""
     stats = [device.memory_stats() for device in devices]
     known = [s["bytes_limit"] - s["bytes_in_use"] for s in stats if s and "bytes_limit" in s]
     if len(known) == len(devices):
@@ -118,10 +118,10 @@ def state_bytes(program: Program, run: Any) -> int:
 def plan_batches(
     program: Program, run: Any, num_runs: int, num_devices: int, budget: int, largest_group: int | None = None
 ) -> Batches:
-    """The fewest equal batches whose states fit in ``budget`` bytes, and within them groups of equal size.
+    """Fewest equal batches whose states fit in ``budget`` bytes, with groups of equal size.
 
     Args:
-      run: one run (no leading axis); only its shapes are used.
+      run: one run without leading axis; only its shapes are used.
       num_runs, num_devices: at least 1.
       largest_group: see `compile_program`; None: all runs of a device together.
 
@@ -145,12 +145,12 @@ def plan_batches(
 
 
 def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:
-    """Runs that share a core's cache on a CPU; None on an accelerator, or where moving the states costs more."""
+    """Runs that share a core's cache on a CPU; None on an accelerator, or if copying the states costs more."""
     return _CPU_GROUP if devices[0].platform == "cpu" and bytes_per_run <= _LARGEST_GROUPED_STATE else None
 
 
 class Plan(NamedTuple):
-    """Sizes of a sweep that the host needs."""
+    """Sizes of a sweep on the host."""
 
     evaluations: int  # after the one at step 0
     interval: int  # vector steps between them
@@ -161,9 +161,9 @@ class Evaluated(NamedTuple):
     """A batch of runs after an evaluation."""
 
     batch: int
-    number: int  # of the evaluation, 0 before training
+    number: int  # number of the evaluation, 0 before training
     labels: Sequence[Mapping[str, Any]]  # of the batch's runs
-    state: Any  # of these, stacked, maybe with further rows; gone after the next evaluation
+    state: Any  # state of the runs, possibly with further rows; invalid after the next evaluation
     rows: pl.DataFrame  # the evaluation, one row per run
     last: bool  # of the batch
 
@@ -171,7 +171,7 @@ class Evaluated(NamedTuple):
         """Write a checkpoint from which `sweep` continues, with all ``rows`` so far.
 
         Raises:
-          Unwritable: it cannot be written; those before it are unchanged.
+          Unwritable: it cannot be written; earlier checkpoints are unchanged.
         """
         checkpoint.save(directory, study, self.batch, self.number, self.state, rows, devices=devices)
 
@@ -186,15 +186,15 @@ def sweep(
     begin: Callable[[Sequence[int], Any], Any] | None = None,
     saved: checkpoint.Saved | None = None,
 ) -> Iterator[Evaluated]:
-    """Train all runs, batch by batch, and yield after every evaluation: at step 0 and after every training interval.
+    """Train all runs by batches, and yield after every evaluation: at step 0 and after every training interval.
 
-    Where a column has no value yet (training statistics at step 0) it is NaN.
+    A column without a value, such as training statistics at step 0, is NaN.
 
     Args:
-      runs: stacked pytree of NumPy arrays with leading axis ``len(labels)``.
-      labels: one mapping per run, the identifying columns of its rows.
-      begin: the state of a batch before training, from the numbers of its runs (in ``runs``, one for every row of the
-        state) and their initial state; leaves may be NumPy arrays. Not called where a checkpoint is continued.
+      runs: pytree of NumPy arrays with leading axis ``len(labels)``.
+      labels: one mapping per run, with the identifying columns of its rows.
+      begin: returns the state of a batch before training, from the indices of its runs (one per row of the state) and
+        their initial state; leaves may be NumPy arrays. Not called after a checkpoint.
       saved: the checkpoint to continue, as `load` returns it.
     """
     first, at, state = (0, -1, None) if saved is None else (saved.batch, saved.number, saved.state)
@@ -220,10 +220,10 @@ def sweep(
 def load(
     executables: Executables, program: Program, runs: Any, batches: Batches, directory: Path, study: str
 ) -> checkpoint.Saved | None:
-    """The newest checkpoint that `sweep` can continue; None where there is none.
+    """The newest checkpoint that `sweep` can continue; None without checkpoints.
 
     Raises:
-      CheckpointError: no checkpoint can be trusted, or the numbers of its runs depend on other devices.
+      CheckpointError: all checkpoints are damaged, or made with another number of devices.
     """
     like = jax.eval_shape(jax.vmap(program.init), take(runs, [0] * batches.width))
     saved = checkpoint.load_newest(directory, study, like)
@@ -232,20 +232,20 @@ def load(
     if saved.devices not in (None, now := len(executables.devices)):
         raise checkpoint.CheckpointError(
             f"the runs in {directory} began with --devices {saved.devices}, on which their numbers depend; this "
-            f"process has {now}: continue without --devices, in a process of its own"
+            f"process has {now}: continue without --devices, in a new process"
         )
-    # The stored state is restored whatever shape is requested.
+    # The stored state is restored for any requested shape.
     stored, wanted = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (saved.state, like))
     if stored != wanted:
         raise checkpoint.CheckpointError(
-            f"the checkpoint in {directory} stacks runs otherwise than {batches.width} at a time; continue with as "
-            "many devices and as much free memory as the study began with"
+            f"the checkpoint in {directory} does not have batches of {batches.width} runs; continue with the "
+            "number of devices and the free memory that the study began with"
         )
     return saved
 
 
 def frame_of(labels: Sequence[Mapping[str, Any]], metrics: Mapping[str, np.ndarray], step: int) -> pl.DataFrame:
-    """One evaluation as rows: the labels of each run, the step in environment steps, every metric."""
+    """One evaluation as rows, with the labels of each run, the step in environment steps, and all metrics."""
     count = len(labels)
     columns: dict[str, Any] = {name: [label[name] for label in labels] for name in labels[0]}
     columns["step"] = np.full(count, step, np.int64)
@@ -271,16 +271,16 @@ def ordered(frames: Sequence[pl.DataFrame], labels: Sequence[Mapping[str, Any]])
 
 
 def arranged(rows: pl.DataFrame, episodes: int) -> pl.DataFrame:
-    """The rows of `curves.parquet`: labels and drift first, then what was logged."""
+    """Rows of `curves.parquet`: labels and drift first, then logged columns."""
     rows = rows.drop("diverged_at", "reason").with_columns(n_episodes=pl.lit(episodes))
     first = [*LEADING, *(name for name in rows.columns if name.startswith("drift_") and name not in LEADING)]
     return rows.select(*first, pl.exclude(first))
 
 
 def split_streams(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The curves without the streams, and the streams: one row per run, each stream a list over the whole run.
+    """Split rows into the curves and the streams, which have one row per run and one list per stream.
 
-    A stream holds NaN where there was no update; its name loses the prefix.
+    A stream is NaN without an update; its name has no prefix.
     """
     names = [name for name in rows.columns if name.startswith(STREAM)]
     labels = rows.columns[: rows.columns.index("step")]
@@ -292,7 +292,7 @@ def split_streams(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def statuses_of(rows: pl.DataFrame, num_envs: int) -> list[dict[str, Any]]:
-    """One entry per run: finished, or diverged with the environment step and the reason."""
+    """Status of each run: finished, or diverged with the environment step and the reason."""
     identity = ["task", "method", "pattern", "seed"]
     if "simulation_faults" not in rows.columns:  # a task without a simulator
         rows = rows.with_columns(simulation_faults=pl.lit(None, pl.Float64))

@@ -1,7 +1,7 @@
-"""A study in parts: blocks of its runs, each a job of one SLURM array that trains it by `aesjax run`.
+"""A study in parts: blocks of its runs, each trained by `aesjax run` in a job of one SLURM array.
 
-The folder of the study holds `plan.json`, the results in `parts/K` and submitit's files in `slurm`, with the output of
-the jobs. After the last part, `join` writes the files of one study beside them.
+The folder of the study has `plan.json`, the results in `parts/K`, and submitit's files in `slurm`, with the output of
+the jobs. After the last part, `join` writes the files of the complete study into the folder.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from experiments.study.config import fingerprint_of
 from experiments.study.folder import Owner, clean
 from experiments.study.store import FOLDERS, Results, check_folder, open_results, write_manifest
 
-SHORTEST = 3  # minutes of a job: to start, and the notice
+SHORTEST = 3  # minutes of a job: for its start and for the warning signal
 _NOTICE = 90  # seconds before its end at which SLURM signals a job
 _POLL = 0.2  # seconds
 _LAST_CHECKPOINT = 60.0  # seconds for a part's last checkpoint
@@ -33,27 +33,26 @@ _MOST_TIME_OUTS = 1000
 _FORMAT = 4
 _LAST_LINES = 5
 _ACTIVE = ("PENDING", "RUNNING", "REQUEUED", "COMPLETING", "CONFIGURING", "SUSPENDED")  # states of SLURM
-_COMMON = ("floors", "oracle", "inert", "patterns", "simulator")  # of manifests; hosts may differ by rounding
+_COMMON = ("floors", "oracle", "inert", "patterns", "simulator")  # may differ between hosts
 _SUMS = ("runs", "batches", "seconds")  # of one carrier in a manifest
-#: `aesjax` by this Python; -P: no module in the working folder hides one of our packages.
+#: `aesjax` with this Python; -P: modules in the working folder do not hide our packages.
 _AESJAX = (sys.executable, "-P", "-c", "from experiments.cli import entry; entry()")
 
 
 @dataclasses.dataclass(frozen=True)
 class StudyPlan:
-    """A study and its division into parts, which count from 1: the contents of `plan.json`."""
+    """A study and its parts, counted from 1: the contents of `plan.json`."""
 
-    directory: Path  # of the study, absolute, on a file system that all hosts share; not stored
+    directory: Path  # of the study, absolute, on a shared file system; not stored
     config: Mapping[str, Any]  # of the complete study, as its config.json
     runs: int  # of the complete study
     parts: int
-    words: Sequence[str]  # after `aesjax run` in every part, besides its block and its folder
-    report: bool  # write one when the parts are joined
+    words: Sequence[str]  # arguments of `aesjax run` in every part, besides its block and its folder
+    report: bool  # write a report when the parts are joined
     job: Mapping[str, Any]  # parameters of `submitit.SlurmExecutor`
-    jobs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its newest job of SLURM
+    jobs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its newest SLURM job
 
     def write(self) -> None:
-        """Write `plan.json`."""
         data = {name: value for name, value in vars(self).items() if name != "directory"}
         store.write_json(self.directory / store.PLAN, {"format": _FORMAT, **data})
 
@@ -70,15 +69,15 @@ class StudyPlan:
         return self.directory / store.PARTS / str(number)
 
     def missing(self) -> list[int]:
-        """The parts that have not ended."""
+        """Unfinished parts."""
         return [n for n in range(1, self.parts + 1) if not (self.place(n) / store.MANIFEST).exists()]
 
 
 def read_plan(directory: Path) -> StudyPlan:
-    """The plan of the study in ``directory`` (ValueError where there is none, or it is damaged)."""
+    """The plan of the study in ``directory``; ValueError if it is missing or damaged."""
     path = directory / store.PLAN
     if not path.exists():
-        raise ValueError(f"{directory} holds no study in parts: there is no {store.PLAN}")
+        raise ValueError(f"{directory} holds no study in parts: {store.PLAN} is missing")
     data = store.read_json(path)
     try:
         if data.pop("format") != _FORMAT:
@@ -89,20 +88,20 @@ def read_plan(directory: Path) -> StudyPlan:
 
 
 class SlurmPart:
-    """A job of submitit: it trains one part and, after the last one, joins the study."""
+    """A job of submitit, which trains one part and, after the last part, joins the study."""
 
     def __init__(self, directory: Path, number: int):
         self.directory, self.number = directory, number
         self._process: subprocess.Popen | None = None
 
     def __call__(self) -> None:
-        """Train the part, or continue it (RuntimeError, which SLURM records, where it does not end)."""
+        """Train or continue the part; RuntimeError, which SLURM records, if the training fails."""
         plan = read_plan(self.directory)
         place, block = plan.place(self.number), ":".join(map(str, plan.block(self.number)))
         words = ["run", *plan.words, "--devices", "1", "--no-report", "--block", block, "--out", str(place)]
         words += ["--resume"] if (place / store.CONFIG).exists() else []
         print(f"aesjax {shlex.join(words)}", flush=True)
-        # Blocked: SLURM signals all processes of a job, and by default the signal ends them.
+        # Blocked, because SLURM signals all processes of a job and the signal's default action ends them.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
         self._process = subprocess.Popen([*_AESJAX, *words], stderr=subprocess.STDOUT)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -110,14 +109,14 @@ class SlurmPart:
             time.sleep(_POLL)
         missing = plan.missing()
         if self.number in missing:
-            if code == _INTERRUPTED:  # SLURM pre-empts the job: only a job that it ends itself is queued again
+            if code == _INTERRUPTED:  # wait until SLURM kills the job: a job that exits is not requeued
                 time.sleep(_LINGER)
             raise RuntimeError(f"part {self.number} has not ended: exit code {code}")
         if not missing:
             subprocess.run([*_AESJAX, "join", str(self.directory)], check=False)
 
     def checkpoint(self) -> Any:
-        """End at a checkpoint before the time limit or a pre-emption; submitit queues the job again."""
+        """Checkpoint and requeue (time limit or pre-emption)."""
         from submitit.helpers import DelayedSubmission
 
         if self._process is not None:
@@ -128,13 +127,13 @@ class SlurmPart:
 
 
 def check_slurm() -> None:
-    """Refuse, with a ValueError, where submitit or SLURM is missing."""
+    """Raise a ValueError if submitit or SLURM is missing."""
     if find_spec("submitit") is None or not (shutil.which("sbatch") and shutil.which("srun")):
         raise ValueError("aesjax submit needs submitit (pip install 'aesjax[cluster]'), sbatch and srun")
 
 
 def submit(plan: StudyPlan, numbers: Sequence[int]) -> dict[str, str]:
-    """Submit parts as one array job; part -> its job (ValueError with SLURM's message where SLURM refuses)."""
+    """Submit parts as one array job; returns part -> job. ValueError with SLURM's message if SLURM rejects it."""
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -145,7 +144,7 @@ def submit(plan: StudyPlan, numbers: Sequence[int]) -> dict[str, str]:
         jobs = executor.submit_array([SlurmPart(plan.directory, number) for number in numbers])
     except (FailedJobError, FailedSubmissionError) as error:
         again = f"correct the options: aesjax submit --resume --out {plan.directory}"
-        raise ValueError(f"sbatch refused the job: {store.reason(error)}; {again}") from None
+        raise ValueError(f"sbatch rejected the job: {store.reason(error)}; {again}") from None
     return {str(number): str(job.job_id) for number, job in zip(numbers, jobs, strict=True)}
 
 
@@ -157,16 +156,16 @@ class PartStatus(NamedTuple):
     state: str  # "done", "waiting" without a job, else SLURM's own: RUNNING, OUT_OF_MEMORY, TIMEOUT, ...
     job: str  # its newest job, or ""
     diverged: int  # runs
-    last: Sequence[str]  # the last lines of the job's output and errors, where the part has to be trained again
+    last: Sequence[str]  # last lines of the job's output and errors, if the part failed
 
     @property
     def standing(self) -> bool:
-        """Whether nothing trains the part, which has not ended."""
+        """Whether the part is unfinished and no job trains it."""
         return self.state not in ("done", *_ACTIVE)
 
 
 def statuses(plan: StudyPlan) -> list[PartStatus]:
-    """The states of all parts, in order. Checksums are not checked here but by `join`."""
+    """States of all parts, in order; checksums are only verified by `join`."""
     import submitit
 
     jobs = {number: submitit.SlurmJob(plan.directory / store.SLURM, job) for number, job in plan.jobs.items()}
@@ -189,18 +188,18 @@ def statuses(plan: StudyPlan) -> list[PartStatus]:
 
 
 def _last_lines(log: Path) -> list[str]:
-    """The last lines of a log, of printable characters; none where there is no log."""
+    """Last printable lines of a log; empty without a log."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     return ["".join(filter(str.isprintable, line)) for line in lines if line.strip()][-_LAST_LINES:]
 
 
 def join(directory: Path) -> tuple[StudyPlan, bool]:
-    """Make one study of the parts in ``directory``; the plan, and whether that was still to be done.
+    """Join the parts in ``directory`` into one study; returns the plan and whether the parts were joined now.
 
-    Parts stay as they are; agents are linked, not copied, where the file system can.
+    Parts are not changed; agents are linked instead of copied if the file system supports links.
 
     Raises:
-      ValueError: a part has not ended, is damaged or belongs to another study; nothing is written.
+      ValueError: a part is unfinished, damaged or of another study; nothing is written.
     """
     plan = read_plan(directory)
     with Owner(directory):
@@ -219,7 +218,7 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
 
 
 def _opened(plan: StudyPlan, number: int) -> Results:
-    """Open a part, checked to be this part of this study with all files as they were written."""
+    """Open a part after verifying its configuration and checksums."""
     place = plan.place(number)
     try:
         part = open_results(place)
@@ -238,7 +237,7 @@ def _write(plan: StudyPlan, parts: Sequence[Results]) -> None:
     for name in (store.CURVES, store.STREAMS):
         store.write_rows(plan.directory / name, pl.concat([part.rows(name) for part in parts], how="diagonal"))
     for folder in FOLDERS:
-        shutil.rmtree(plan.directory / folder, ignore_errors=True)  # of a join that was ended
+        shutil.rmtree(plan.directory / folder, ignore_errors=True)  # left by an interrupted join
     whole, before = fingerprint_of(plan.config), Counter[str]()  # batches of runs of each carrier
     for number, part in enumerate(parts, 1):
         own = fingerprint_of(plan.part_config(number))
@@ -254,7 +253,7 @@ def _write(plan: StudyPlan, parts: Sequence[Results]) -> None:
 
 
 def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One manifest of all: fields that agree, and sums; other fields are in the manifests of the parts."""
+    """Joint manifest: equal fields and sums; other fields are only in the manifests of the parts."""
     first, carriers = manifests[0], {}
     whole = {n: v for n, v in first.items() if n in _COMMON or all(other.get(n) == v for other in manifests)}
     for carrier, facts in (item for manifest in manifests for item in manifest["parts"].items()):

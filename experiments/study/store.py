@@ -1,6 +1,6 @@
-"""The files of a study: each is replaced in one rename or not at all, and is read against its SHA-256 in the manifest.
+"""The files of a study: each is replaced atomically, and verified by its SHA-256 in the manifest when read.
 
-Everything that reads results comes through `open_results`, so that a damaged file gets the same sentence everywhere.
+All readers of results use `open_results`, so that a damaged file has one error message.
 """
 
 import hashlib
@@ -31,25 +31,25 @@ AGENTS, SNAPSHOTS = "agents", "snapshots"  # folders: agents at the end, and pol
 STDOUT = ("-", "/dev/stdout")  # names of standard output
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written
 _PACKAGES = "jax jaxlib flax optax distrax orbax-checkpoint numpy polars mujoco mujoco-mjx warp-lang".split()
-FILES = "files"  # of the manifest: path in the folder -> SHA-256
+FILES = "files"  # field of the manifest: path in the folder -> SHA-256
 FOLDERS = (AGENTS, SNAPSHOTS)  # with every file in them
-EXPORTED = "warm.json"  # what a folder of exported agents is known by
+EXPORTED = "warm.json"  # file that identifies a folder of exported agents
 
 Run = tuple[str, str, int]  # method, pattern, seed
 
 
 class Unwritable(OSError):
-    """A file of a study cannot be written (disk full, read-only, folder gone); the text is one sentence."""
+    """A file of a study cannot be written (disk full, read-only, folder removed); the text is one sentence."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file beside ``path`` to write to, which takes its place in one rename when the block ends without an error.
+    """Write to a new file, which replaces ``path`` in one rename when the block ends without an error.
 
-    A device or a pipe is written to itself.
+    A device or a pipe is written directly.
 
     Raises:
-      Unwritable: it cannot be written; nothing is left and what was there before is unchanged.
+      Unwritable: it cannot be written; no partial file remains and an old file is unchanged.
     """
     device = path.exists() and not path.is_file() and not path.is_dir()
     partial = path if device else path.with_name(f".{path.name}.partial")
@@ -68,7 +68,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk, so that a rename never outlives what it names."""
+    """Flush a file or folder to disk, so that a rename never precedes its contents."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -77,7 +77,7 @@ def sync(path: Path) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Why a file cannot be read or written, in the system's words."""
+    """The system's reason why a file cannot be read or written."""
     words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return words.splitlines()[0] if words else type(error).__name__
 
@@ -100,7 +100,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def write_output(path: Path, text: str) -> None:
-    """Write UTF-8 where a person asked for it: atomically into a file, or to standard output."""
+    """Write UTF-8 atomically into a file, or to standard output."""
     if str(path) in STDOUT:
         sys.stdout.write(text)
     else:
@@ -108,13 +108,13 @@ def write_output(path: Path, text: str) -> None:
 
 
 def check_new(folder: Path, option: str) -> None:
-    """Refuse a place for results, named by ``option``, that is a file or a folder that is not empty."""
+    """Raise if the folder for results, given by ``option``, is a file or is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{option} {folder} is not an empty folder; choose another one")
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file (ValueError where it is missing or cannot be read)."""
+    """Bytes of a file; ValueError if it is missing or cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -124,16 +124,16 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_json(path: Path, data: bytes | None = None) -> Any:
-    """The JSON in a file, or in its bytes ``data`` (ValueError where it is missing or no JSON)."""
+    """JSON of a file, or of its bytes ``data``; ValueError if it is missing or not JSON."""
     data = read_bytes(path) if data is None else data
     try:
         return json.loads(data.decode())
-    except ValueError as error:  # of the encoding, or of JSON
+    except ValueError as error:  # invalid encoding or JSON
         raise ValueError(f"{path} cannot be read as JSON: {error}") from None
 
 
 def read_rows(path: Path, data: bytes | None = None) -> "pl.DataFrame":
-    """The rows of a Parquet file, or of its bytes ``data`` (ValueError where it is missing or no Parquet file)."""
+    """Rows of a Parquet file, or of its bytes ``data``; ValueError if it is missing or not a Parquet file."""
     import polars as pl
 
     data = read_bytes(path) if data is None else data
@@ -144,25 +144,25 @@ def read_rows(path: Path, data: bytes | None = None) -> "pl.DataFrame":
 
 
 def write_rows(path: Path, rows: "pl.DataFrame") -> None:
-    """Write rows as Parquet atomically; the same rows give the same bytes."""
-    data = io.BytesIO()  # a library's own errors of a full disk come in many classes
+    """Write rows as Parquet atomically; equal rows give equal bytes."""
+    data = io.BytesIO()  # a full disk raises many classes
     rows.rechunk().write_parquet(data, compression="zstd")
     write_bytes(path, data.getvalue())
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest(paths: Iterable[Path]) -> str:
-    """The SHA-256 of the files' own, in their order."""
+    """SHA-256 of the SHA-256 sums of the files, in order."""
     return hashlib.sha256("".join(map(sha256, paths)).encode()).hexdigest()
 
 
 def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
-    """The files that pin the agents of ``carriers`` in ``directory``."""
+    """Files that identify the agents of ``carriers`` in ``directory``."""
     if (directory / EXPORTED).is_file():
         return [directory / EXPORTED]
     fixed = [directory / name for name in (CONFIG, MANIFEST, CURVES)]
@@ -181,7 +181,7 @@ def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
 
 
 def environment() -> dict[str, Any]:
-    """Conditions of the numbers besides the configuration: versions, commit, device, precision."""
+    """Conditions of the results besides the configuration: versions, commit, device, precision."""
     versions = {n: next((found.version for found in metadata.distributions(name=n)), None) for n in _PACKAGES}
     devices = jax.local_devices()
     return {
@@ -200,7 +200,7 @@ def environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Commit of the checkout this package runs from, with `+` where files differ from it."""
+    """Commit of this package's checkout, with `+` if files differ from it."""
     root = Path(__file__).resolve().parents[2]
     try:
 
@@ -214,7 +214,7 @@ def _commit() -> str | None:
 
 
 def differing_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """``name: old -> new`` for every field in which two configurations differ; of methods those that differ."""
+    """``name: old -> new`` for every field in which two configurations differ; of methods only different ones."""
     lines = []
     for name in (name for name in {**old, **new} if old.get(name) != new.get(name)):
         ours, theirs = old.get(name), new.get(name)
@@ -234,7 +234,7 @@ def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest of a finished study (ValueError where it is damaged)."""
+    """Manifest of a finished study; ValueError if it is damaged."""
     manifest = read_json(directory / MANIFEST)
     if not isinstance(manifest, dict) or not isinstance(manifest.get(FILES), dict):
         raise ValueError(f"{directory / MANIFEST} is damaged: it lists no files with their checksums")
@@ -249,7 +249,7 @@ class Results(NamedTuple):
     manifest: Mapping[str, Any]
 
     def check(self, name: str) -> bytes:
-        """Return the bytes of one of the result files (ValueError where it is missing, changed or damaged)."""
+        """Return the bytes of a result file; ValueError if it is missing, changed or damaged."""
         path = self.directory / name
         data = read_bytes(path)
         if self.manifest[FILES].get(name) != hashlib.sha256(data).hexdigest():
@@ -257,16 +257,16 @@ class Results(NamedTuple):
         return data
 
     def rows(self, name: str) -> "pl.DataFrame":
-        """`CURVES` or `STREAMS` (ValueError where it is missing, changed or damaged)."""
+        """Rows of `CURVES` or `STREAMS`; ValueError if the file is missing, changed or damaged."""
         return read_rows(self.directory / name, self.check(name))
 
     def runs(self, status: str) -> set[Run]:
-        """The runs with this status, ``finished`` or ``diverged``."""
+        """Runs with this status, ``finished`` or ``diverged``."""
         return {(r["method"], r["pattern"], r["seed"]) for r in self.manifest.get("runs", ()) if r["status"] == status}
 
 
 def check_folder(directory: Path, folder: Path) -> None:
-    """Refuse, with a ValueError, result files in a folder of a study that are missing or do not match its manifest."""
+    """Raise a ValueError if a result file of a study is missing or does not match its manifest."""
     if (directory / MANIFEST).exists():  # training has ended
         results = Results(directory, {}, read_manifest(directory))
         for name in (name for name in results.manifest[FILES] if (directory / name).is_relative_to(folder)):
@@ -274,11 +274,11 @@ def check_folder(directory: Path, folder: Path) -> None:
 
 
 def open_results(directory: Path) -> Results:
-    """The finished study in ``directory`` (ValueError where there is none, it has not ended, or it is damaged)."""
+    """The finished study in ``directory``; ValueError if it is missing, unfinished or damaged."""
     config = directory / CONFIG
     if not config.exists():
-        raise ValueError(f"{directory} holds no study: there is no {CONFIG}")
+        raise ValueError(f"{directory} holds no study: {CONFIG} is missing")
     if not (directory / MANIFEST).exists():
-        raise ValueError(f"the study in {directory} is not finished: there is no {MANIFEST}; --resume its run")
+        raise ValueError(f"the study in {directory} is not finished: {MANIFEST} is missing; continue it with --resume")
     results = Results(directory, {}, read_manifest(directory))
     return results._replace(config=read_json(config, results.check(CONFIG)))

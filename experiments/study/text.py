@@ -1,4 +1,4 @@
-"""The texts of a study, both ways: methods, names, seeds and axes, as at the shell, in TOML files and in messages.
+"""Text forms of methods, names, seeds and axes: parsed and written, for the shell, TOML files and messages.
 
 The grammar of a method is ``SCHEDULE[:OPTION=VALUE...][+ADAPTATION[:OPTION=VALUE...]...]``, or a control,
 ``NAME[:blocks=N]:of=METHOD``. Nothing else in the project reads or writes it.
@@ -17,17 +17,17 @@ from experiments.study.method import BASELINE, BLOCKS, KINDS, Control, Method, f
 
 LARGEST_SEED = 2**32 - 1
 _MOST_SEEDS = 10_000
-_TEXTS = ("proxy", "source", "signal", "label")  # options whose values are no numbers
+_TEXTS = ("proxy", "source", "signal", "label")  # options whose values are not numbers
 
 
 def parse_method(text: str, carrier: str | CarrierSpec) -> Method:
     """A method such as ``aes:proxy=td_mean:lambda_max=inf:coupling=1`` or ``aes_r+window:power=1`` on a carrier.
 
-    A part without ``=`` belongs to the name before it: ``mypkg.mymodule:factory:decay=0.99``. An option of the
-    schedule that drives the adaptations is typed among those of the schedule.
+    A part without ``=`` belongs to the name before it: ``mypkg.mymodule:factory:decay=0.99``. Options of the
+    schedule that drives the adaptations are given among those of the schedule.
 
     Raises:
-      UnknownNameError: unknown schedule, proxy or adaptation. ValueError: something that is no option.
+      UnknownNameError: unknown schedule, proxy or adaptation. ValueError: an unknown option.
 
     >>> parse_method("aes:lambda_max=0.5+window:power=1", "sac")
     Method(sac, aes(lambda_max=0.5), window(power=1.0))
@@ -53,27 +53,28 @@ def parse_method(text: str, carrier: str | CarrierSpec) -> Method:
     allowed |= set() if plain.driver is None else set(plain.driver.factory.options)
     known = {"proxy", "source", "coupling", *allowed} if allowed else ()
     numbers = _numbers(f"schedule '{schedule}'", options, known)
-    if plain.schedule is None and plain.driver is not None:  # a baseline has no options: they are the signal's
+    if plain.schedule is None and plain.driver is not None:  # a baseline has no options, so they belong to the signal
         own = {option: numbers.pop(option) for option in list(numbers) if option != "q"}
         plain = replace(plain, signal=plain.driver.factory(**own)) if own else plain
     return plain.varied(numbers, find("proxy", "td_quantile"))
 
 
 def text_of(method: Method, named: Callable[[str, Any], str] = name_of) -> str:
-    """The text that stands for a method, without its carrier; the inverse of `parse_method`.
+    """Text of a method, without its carrier; the inverse of `parse_method`.
 
     Args:
-      named: kind and factory of an object -> its name; by default one that a command finds.
+      named: kind and factory of an object -> its name; by default its importable name.
 
     Raises:
-      ValueError: it has an object that no text names, floats of its carrier, or a signal that differs from its schedule
-        in an option of both.
+      ValueError: it has an object without an importable name, hyper-parameters of its carrier, or a signal with another
+        value of an option of its schedule.
 
     >>> text_of(parse_method("aes_c+recent+refresh:threshold=3", "sac"))
     'aes_c+refresh:threshold=3+recent'
     """
     if method.hyper:
-        raise ValueError(f"no text gives carrier '{method.carrier.name}' other {', '.join(method.hyper)}; use Python")
+        names = ", ".join(method.hyper)
+        raise ValueError(f"{names} of carrier '{method.carrier.name}' cannot be written as text; use Python")
     if method.control is not None:
         name, of, blocks = method.control.name, method.control.of, method.control.blocks
         return f"{name}{'' if blocks == BLOCKS else f':blocks={blocks}'}:of={text_of(of, named)}"
@@ -86,7 +87,7 @@ def text_of(method: Method, named: Callable[[str, Any], str] = name_of) -> str:
         if plain is not None and method.signal.factory is not plain.factory:
             words.append(f"signal={named('schedule', method.signal.factory)}")
         if any(own.get(option, value) != value for option, value in method.signal.given.items()):
-            raise ValueError(f"no text gives {method.signal} other options than {method.schedule}; use Python")
+            raise ValueError(f"{method.signal} with {method.schedule} cannot be written as text; use Python")
         own = {**own, **method.signal.given}
     own = {**own, **({} if method.proxy is None or method.proxy.q == 0.9 else {"q": method.proxy.q})}
     words += [f"{option}={number(value)}" for option, value in own.items()]
@@ -101,19 +102,19 @@ def text_of(method: Method, named: Callable[[str, Any], str] = name_of) -> str:
 
 
 def number(value: float) -> str:
-    """The shortest text from which the same number is read."""
+    """Shortest text that parses to the same number."""
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def parse_methods(carriers: Any, schedules: str | Sequence[str]) -> tuple[Method, ...]:
-    """Methods of `--carriers` and `--schedules`: names, `baseline`, or all, each with its options."""
+    """Methods of `--carriers` and `--schedules`: names with options, `baseline`, or all."""
     texts = [BASELINE, *SCHEDULES] if schedules == "all" else _listed(schedules)
     named = parse_names("carrier", "--carriers", carriers)
     return tuple(parse_method(text, carrier) for carrier in named.values() for text in texts)
 
 
 def parse_method_with_carrier(text: str) -> Method:
-    """A method with its carrier, ``sac``, ``sac+aes`` or ``ppo+fixed+refresh``; without a schedule the carrier's own.
+    """A method with its carrier, ``sac+aes`` or ``ppo+fixed+refresh``; ``sac`` has the carrier's own schedule.
 
     >>> text_of(parse_method_with_carrier("sac+recent"))
     'baseline+recent'
@@ -126,15 +127,15 @@ def parse_method_with_carrier(text: str) -> Method:
 
 
 def parse_objects(given: Any) -> tuple[Method, ...]:
-    """Methods, given as objects or as texts with carriers, each once."""
+    """Methods from objects or texts with carriers, without repetitions."""
     parts = list(given) if several(given) else [given]
     methods: list[Method] = []
     for part in parts:
         method = parse_method_with_carrier(part) if isinstance(part, str) else part
         if not isinstance(method, Method):
-            raise ValueError(f"a method is a Method or a string such as 'sac+aes'; got {type(part).__name__}")
+            raise ValueError(f"a method must be a Method or a text such as 'sac+aes'; got {type(part).__name__}")
         if method in methods:
-            raise ValueError(f"the methods name something twice: {part}")
+            raise ValueError(f"duplicate method: {part}")
         methods.append(method)
     if not methods:
         raise ValueError("a study needs at least one method")
@@ -142,7 +143,7 @@ def parse_objects(given: Any) -> tuple[Method, ...]:
 
 
 def parse_names(kind: str, option: str, given: Any) -> dict[str, Any]:
-    """Objects by name, from names, comma-separated, or ``all``, or from objects."""
+    """Objects by name, from comma-separated names, ``all``, or objects."""
     registered = KINDS[kind].registered
     if isinstance(given, str):
         everything = [name for name, entry in registered.items() if getattr(entry, "in_all", True)]
@@ -154,14 +155,14 @@ def parse_names(kind: str, option: str, given: Any) -> dict[str, Any]:
     entries = [find(kind, part) for part in parts]
     names = [part if isinstance(part, str) else _name(kind, part) for part in parts]
     if len(set(names)) != len(names):
-        raise ValueError(f"{option} names something twice: '{','.join(names)}'")
+        raise ValueError(f"{option} has duplicate names: '{','.join(names)}'")
     return dict(zip(names, entries, strict=True))
 
 
 def _name(kind: str, entry: Any) -> str:
     try:
         return name_of(kind, entry)
-    except ValueError:  # of a notebook's cell
+    except ValueError:  # of a notebook cell
         return getattr(entry, "name", None) or getattr(getattr(entry, "value", entry), "__name__", kind)
 
 
@@ -195,7 +196,7 @@ def parse_seeds(seeds: Any) -> tuple[int, ...]:
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """The text that stands for seeds: a range where they follow each other."""
+    """Text of seeds; consecutive seeds are a range."""
     whole = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
     return f"{seeds[0]}:{seeds[-1]}" if whole else ",".join(map(str, seeds))
 
@@ -226,13 +227,13 @@ def _options(parts: Sequence[str], text: str, kind: str) -> dict[str, str]:
     for option in parts:
         name, equals, value = option.partition("=")
         if not equals or name in chosen:
-            raise ValueError(f"an option of a {kind} is NAME=VALUE, each given once; got '{option}' in '{text}'")
+            raise ValueError(f"an option of a {kind} must be NAME=VALUE, each once; got '{option}' in '{text}'")
         chosen[name] = value
     return chosen
 
 
 def _numbers(what: str, options: Mapping[str, str], allowed: Collection[str] | None = None) -> dict[str, float]:
-    """The values of ``options`` of ``what``; all names are ``allowed`` where None is given."""
+    """Values of the ``options`` of ``what``; with ``allowed`` None all names are accepted."""
     for option in options:
         if allowed is not None and option not in allowed:
             raise ValueError(f"{what} has no option '{option}'; allowed: {', '.join(sorted(allowed)) or 'none'}")
@@ -240,7 +241,7 @@ def _numbers(what: str, options: Mapping[str, str], allowed: Collection[str] | N
 
 
 def _control(text: str, carrier: str | CarrierSpec) -> Method:
-    """``permuted:blocks=40:of=aes_r+window``: all that follows ``of=`` is the method."""
+    """Parse ``permuted:blocks=40:of=aes_r+window``; the method is the rest after ``of=``."""
     head, given, of = text.partition(":of=")
     name, *rest = head.split(":")
     if not given or re.split(r"[:+]", of)[0] in CONTROLS:
@@ -252,7 +253,7 @@ def _control(text: str, carrier: str | CarrierSpec) -> Method:
 
 
 def _split(text: str, registered: Collection[str]) -> tuple[str, list[str]]:
-    """Name and options; ``module:attribute`` is one name, also as the value of an option."""
+    """Split a part into name and options; ``module:attribute`` is one name, also as the value of an option."""
     name, *parts = text.split(":")
     options: list[str] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""Trains a study in the folder that is its own, shows how far it is, and writes curves, streams and manifest."""
+"""Training of a study in its folder, with progress, checkpoints, curves, streams and manifest."""
 
 import sys
 import time
@@ -31,7 +31,7 @@ from experiments.study.run import (
 
 
 class Interrupted(Exception):
-    """A signal was honoured; the text says at which checkpoint the study stands."""
+    """A signal stopped the training; the text names the latest checkpoint."""
 
 
 class Refused(ValueError):
@@ -39,7 +39,7 @@ class Refused(ValueError):
 
 
 class Stopped(Exception):
-    """A simulator or a Gymnasium environment failed; the text says how. What was checkpointed can be continued."""
+    """A simulator or a Gymnasium environment failed; the study continues from its latest checkpoint."""
 
 
 class Outcome(NamedTuple):
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
     curves: Path
     diverged: list[str]  # one sentence per run
-    faults: int  # simulations that the physics engine gave up on and that were reset
+    faults: int  # failed simulations, which were reset
 
 
 def train(
@@ -59,21 +59,21 @@ def train(
     quiet: bool = False,
     on_rows: Callable[[pl.DataFrame], None] | None = None,
 ) -> Outcome:
-    """Train everything that is not trained yet, write curves, streams and manifest, and release the folder.
+    """Train all unfinished runs, write curves, streams and manifest, and release the folder.
 
-    A resumed study whose training has ended stays as it is.
+    A resumed study whose training has ended is not changed.
 
     Args:
-      prepared: as `prepare` returns it, where that was done before the folder was claimed.
-      command: the command that makes these results again, for the manifest.
+      prepared: result of `prepare`, if it was called before the folder was locked.
+      command: the command that reproduces these results, for the manifest.
       quiet: show no progress.
       on_rows: called with the rows of every evaluation, one per run.
 
     Raises:
-      Refused: no checkpoint can be trusted, or the results of an ended training are damaged.
-      Interrupted: a signal asked to stop.
+      Refused: all checkpoints are damaged, or the results of a finished training are damaged.
+      Interrupted: a signal stopped the training.
       Stopped: a simulator or a Gymnasium environment failed.
-      Unwritable: results cannot be written, or the folder is gone; what was checkpointed can be continued.
+      Unwritable: results cannot be written, or the folder was removed; the latest checkpoint can be continued.
     """
     config, directory = study.config, study.directory
     with study.owner:
@@ -109,11 +109,11 @@ def train(
 
 
 def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[str, Any]:
-    """What a manifest says of a study besides its training."""
+    """Facts of a study in the manifest besides its training."""
     config, task = study.config, study.config.build_task()
     patterns = {name: config.patterns_known[name] for name in config.patterns}
     begun = {each.share.carrier: each.warm.agents for each in prepared if each.warm is not None}
-    env: Any = task.env  # of a stranger's task `about` may be anything
+    env: Any = task.env  # `about` of a custom task may be anything
     some = {
         "small_windows": small_windows(config),
         "simulator": simulator and simulator.about,
@@ -124,7 +124,7 @@ def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[s
         **store.environment(),
         "oracle": {config.task: optimum_of(config)},
         "inert": {config.task: list(task.inert)} if task.inert else {},
-        # For metrics and report, which do not know a pattern by its name.
+        # For metrics and report, which have no registry of patterns.
         "patterns": {
             name: {"jumps": known.jumps, "recovery": known.jumps and known.holds, "summary": known.summary}
             for name, known in patterns.items()
@@ -134,7 +134,7 @@ def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[s
 
 
 class _Trained(NamedTuple):
-    """One carrier's runs."""
+    """Trained runs of one carrier."""
 
     curves: pl.DataFrame
     streams: pl.DataFrame
@@ -174,15 +174,15 @@ def _train_share(
             on_rows(now.rows)
         if now.number in wanted:
             save_snapshot(study.directory, config, share.learner, now, shown.note)
-        if now.last:  # before a checkpoint says that this batch is done
+        if now.last:  # before the checkpoint that marks this batch as done
             save_agents(study.directory, config, share.carrier, now)
         due = time.monotonic() - written > checkpoint_seconds
         if stop.asked or due or (now.last and now.batch < batches.count - 1):
             frames, where = [pl.concat(frames, how="diagonal")], "a checkpoint is written"
             try:
                 now.save(place, name, frames[0], len(executables.devices))
-            except store.Unwritable as error:  # no reason to end a study: another one follows
-                where = f"{error}; those before it are unchanged"
+            except store.Unwritable as error:  # not fatal: another checkpoint follows
+                where = f"{error}; earlier checkpoints are unchanged"
                 shown.note(where)
             if stop.asked:
                 raise Interrupted(f"interrupted; {where}")
@@ -209,9 +209,9 @@ def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
 
 
 class Progress:
-    """Shows how far a sweep is: one line that changes on a terminal, plain lines elsewhere.
+    """Progress of a sweep: one updated line on a terminal, plain lines elsewhere.
 
-    Where the stream cannot be written the study goes on without it.
+    If the stream cannot be written, the study continues without it.
     """
 
     def __init__(self, plan: Plan, num_runs: int, batches: int, title: str, stream: TextIO | None):
@@ -222,13 +222,13 @@ class Progress:
         self.note(f"{title}: compiling")
 
     def note(self, text: str, end: str = "\n") -> None:
-        """A line that stays on the screen."""
+        """Print a permanent line."""
         if self.stream is not None:
             with suppress(OSError):
                 print(("\r\x1b[K" if self.live else "") + text, end=end, file=self.stream, flush=True)
 
     def tick(self, now: Evaluated) -> None:
-        """Show an evaluation: share of the study done, environment steps per second, time left, and each method."""
+        """Show an evaluation: finished share of the study, environment steps per second, time left, and each method."""
         done, clock = now.batch * self.plan.evaluations + now.number, time.monotonic()
         text = f"{100 * done / self.total:5.1f} %  step {now.number * self._steps:,}"
         self._ticks += 1
@@ -248,7 +248,7 @@ class Progress:
 
 
 def _methods(rows: pl.DataFrame) -> list[str]:
-    """Method, mean return and, once there is one, mean weight of the newest evaluation, in order of appearance."""
+    """Method, mean return and, if available, mean weight of the last evaluation, in order of appearance."""
     weight = pl.col("entropy_weight") if "entropy_weight" in rows.columns else pl.lit(None, pl.Float64)
     means = (column.fill_nan(None).mean() for column in (pl.col("return_mean"), weight.alias("weight")))
     table = rows.group_by("method", maintain_order=True).agg(*means)

@@ -1,14 +1,13 @@
-"""Trained agents that the runs of a study begin with: `--warm-start DIR`, a finished study or agents exported from one.
+"""Initial agents of a study's runs: `--warm-start DIR`, a finished study or agents exported from one.
 
-The agent is taken over: parameters, targets, optimiser moments, running statistics of observations and rewards. All
-else begins again, alike in every arm: environments, replay, schedule, adaptations and the drift, whose clock is at 0.
-One exception concerns the tuning of a temperature: `auto` starts from the entropy weight at the end of the agent's
-training, unless ``auto_initial`` is typed. Agents that did not observe the drift begin a study with ``observe="drift"``
-too: see `widened`.
+The agent's parameters, targets, optimiser moments, and running statistics of observations and rewards are used. All
+other state starts anew in every method: environments, replay, schedule, adaptations and the drift clock. One exception:
+`auto` starts from the entropy weight at the end of the agent's training, unless ``auto_initial`` is given. Agents that
+did not observe the drift are extended for ``observe="drift"``: see `widened`.
 
-`export_agents` writes agents apart from their study, without Adam's state: one NumPy archive per carrier, float32
-arrays with a leading axis over agents under the paths of the agent's state, and `warm.json` with what they were trained
-on, seeds, returns and SHA-256.
+`export_agents` writes agents without their study and without Adam's state: one NumPy archive per carrier, with float32
+arrays under the paths of the agent's state and a leading axis over agents, and `warm.json` with their training
+settings, seeds, returns and SHA-256.
 """
 
 import dataclasses
@@ -34,32 +33,32 @@ from experiments.study.store import EXPORTED, agent_files
 
 FORMAT = 1  # of exported agents
 STEADY = "steady"
-_SAME = ("task", "options", "altered_by", "observation_size", "action_size", "observe")  # of two natures
+_SAME = ("task", "options", "altered_by", "observation_size", "action_size", "observe")  # fields that a task may lack
 
 
 class Agents(NamedTuple):
-    """One carrier's trained agents. R = how many."""
+    """Trained agents of one carrier; R is their number."""
 
-    nature: Mapping[str, Any]  # what they were trained on and how, plain JSON: see `nature_of`
+    nature: Mapping[str, Any]  # settings of their training, plain JSON: see `nature_of`
     runs: list[dict[str, Any]]  # (R,) seed, method, steps, entropy_weight, return_mean
-    leaves: Mapping[str, np.ndarray]  # path in the agent's state -> (R, ...); nothing about episodes under way
+    leaves: Mapping[str, np.ndarray]  # path in the agent's state -> (R, ...), without unfinished episodes
 
 
 class Warm(NamedTuple):
-    """Trained agents with which a part of a study begins."""
+    """Initial agents of one carrier's runs."""
 
-    runs: Any  # those of the part, `auto` starting where its agent stood
+    runs: Any  # runs of the carrier; `auto` starts from its agent's weight
     begin: Callable[[Sequence[int], Any], Any]  # see `experiments.study.run.sweep`
-    agents: list[dict[str, Any]]  # per seed, for the manifest: which agent
+    agents: list[dict[str, Any]]  # per seed, for the manifest: its agent
 
 
 def nature_of(learner: Learner, config: StudyConfig) -> dict[str, Any]:
-    """Fields that must agree between the study that trained agents and the one that begins with them, plain JSON."""
+    """Settings that must match between the training of agents and a study that starts from them, plain JSON."""
     task, own = learner.world.task, config.settings[learner.spec.name]
     named = {channel.name for channel in task.channels}
     nature = {
         "task": config.task,
-        # Where the physics is computed is not part of the task that is learned, nor what drifts unobserved.
+        # The physics engine and unobserved channels are not part of the learned task.
         "options": {k: v for k, v in config.options.items() if k not in ("engine", "channels")},
         "altered_by": sorted(named & set(task.altering)),
         "observation_size": task.env.spec.obs_size,
@@ -73,7 +72,7 @@ def nature_of(learner: Learner, config: StudyConfig) -> dict[str, Any]:
 
 
 def _misfit(carrier: CarrierSpec, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """Text after "its agents" where two natures differ in something that may not; ours alone may observe the drift."""
+    """Text after "its agents" if required settings differ; only the new study may observe the drift."""
     if "observe" in theirs and "observe" not in ours:
         return "observed the true drift, which this study does not (--observe drift)"
     pairs = [(name, theirs.get(name), ours.get(name)) for name in _SAME if name != "observe" or name in theirs]
@@ -89,24 +88,24 @@ def _misfit(carrier: CarrierSpec, theirs: Mapping[str, Any], ours: Mapping[str, 
 
 
 def _named(learner: Learner, agent: Any) -> dict[str, Any]:
-    """Path -> leaf of an agent's state, without the episodes under way."""
+    """Path -> leaf of an agent's state, without unfinished episodes."""
     names = "|".join(learner.spec.episodic)
     leaves = ((jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(agent))
     return {name: leaf for name, leaf in leaves if not (names and re.match(rf"\.({names})\b", name))}
 
 
 def _of_adam(path: str) -> bool:
-    """Whether a path belongs to the state of `optax.adam`; running statistics have a count, too."""
+    """Whether a path belongs to the state of `optax.adam`; running statistics also have a count."""
     return re.search(r"(?<!_moments)\.(count|mu|nu)\b", path) is not None
 
 
 def read(directory: Path, carrier: str, run: Mapping[str, Any] = MappingProxyType({})) -> Agents:
-    """The agents of one carrier in a finished study, of the finished runs of one method and pattern, or exported.
+    """Agents of one carrier, from the finished runs of one method and pattern of a study, or exported.
 
-    The pattern is `STEADY` where the study has it, else its only one.
+    The pattern is `STEADY` if the study has it, else its only pattern.
 
     Args:
-      run: method, pattern and seed of the only run wanted.
+      run: method, pattern and seed, to read the agent of one run.
     """
     return _exported(directory, carrier) if (directory / EXPORTED).is_file() else _trained(directory, carrier, run)
 
@@ -127,7 +126,7 @@ def _trained(directory: Path, carrier: str, run: Mapping[str, Any]) -> Agents:
         raise ValueError(f"{directory} has, of carrier '{carrier}', {several if patterns else none}")
     (pattern,) = patterns & {STEADY} or patterns
     good = [label for label in good if label["pattern"] == pattern]
-    own = share.learner.spec.label  # the baseline's, if the study has it
+    own = share.learner.spec.label  # of the baseline, if the study has it
     method = own if any(label["method"] == own for label in good) else good[0]["method"]
     good = [label for label in good if label["method"] == method]
     runs = []
@@ -157,9 +156,9 @@ def _exported(directory: Path, carrier: str) -> Agents:
 
 
 def warm_of(config: StudyConfig, share: Share, runs: Any) -> Warm | None:
-    """Trained agents of the stacked ``runs`` of a share; None where they begin with new agents.
+    """Initial agents of the batched ``runs`` of a share; None if they start with new agents.
 
-    The run of a seed takes the agent trained with that seed; seeds without one take those there are in turn.
+    A run uses the agent trained with its seed; other seeds use the available agents in turn.
     """
     given, carrier = config.warm_start, share.carrier
     if not given:
@@ -211,10 +210,10 @@ def warm_of(config: StudyConfig, share: Share, runs: Any) -> Warm | None:
 
 
 def widened(agents: Agents, like: Mapping[str, Any], carrier: str, drift: int) -> Agents:
-    """Agents that observe ``drift`` more numbers and act as before, of whatever value these are.
+    """Agents with ``drift`` additional observations, whose actions do not depend on them.
 
-    The weights of the new inputs are 0, as are Adam's moments of them; running statistics begin at mean 0, variance 1.
-    Observations are a network's first inputs; in MEow's flow they are the last.
+    The weights of the new inputs and their Adam moments are 0; their running statistics have mean 0 and variance 1.
+    Observations are the first inputs of a network, and the last in MEow's flow.
 
     Args:
       like: path -> shape of one agent of the study.
@@ -230,10 +229,10 @@ def widened(agents: Agents, like: Mapping[str, Any], carrier: str, drift: int) -
 
 
 def export_agents(directories: Sequence[Path], out: Path) -> int:
-    """Write the agents that studies ended with into ``out``, new or empty; the bytes that they take.
+    """Write the final agents of studies into ``out``, new or empty; returns their size in bytes.
 
     Args:
-      directories: finished studies of one task; every carrier is taken from the first that trained it.
+      directories: finished studies of one task; every carrier is taken from the first study that trained it.
     """
     store.check_new(out, "--out")
     studies = [open_study(directory) for directory in directories]

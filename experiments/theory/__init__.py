@@ -1,1 +1,1 @@
-"""Studies that prove, refute or measure a statement of the paper; `python -m experiments.theory` runs them."""
+"""Studies that prove, refute or measure statements of the paper; run them with `python -m experiments.theory`."""

@@ -18,7 +18,7 @@ class TheoryStudy:
     name: tyro.conf.Positional[Literal["oco", "softmdp", "calibration"]]
     """oco: regret of schedules and constants. softmdp: claims M1 to M19. calibration: coverage of calibrated bounds."""
     seeds: int = 20
-    """Repetitions; the other two studies draw a fixed number of instances for each."""
+    """Repetitions of oco; the other two studies draw a fixed number of instances per seed."""
     out: Path | None = None
     """Folder for NAME.json and NAME.md, new or empty; default: only print."""
 

@@ -1,4 +1,4 @@
-"""Every regret bound of the paper and its repairs as a function of what happened, and the constants inside them.
+"""Regret bounds of the paper and their repairs, evaluated on trajectories, and their constants.
 
 Symbols: K arms, ``floor`` of the truncated simplex, ``L`` and ``l`` its largest log range and cross-entropy
 (`simplex`), ``xi_t`` comparator drift, ``A_t`` its prefix sum (hats: of a proxy), ``eta_t = c lam_t``.
@@ -17,7 +17,7 @@ Scalar = Array | float
 
 
 class Constants(NamedTuple):
-    """Of the trade-off ``C0 + sum (C1 xi_t / lam_t + C2 lam_t)``, AES paper Theorem (tradeoff)."""
+    """Constants of the trade-off ``C0 + sum (C1 xi_t / lam_t + C2 lam_t)``, AES paper Theorem (tradeoff)."""
 
     start: Array  # C0
     tracking: Array  # C1
@@ -65,7 +65,7 @@ def paper_constants(
 
 
 def sharp_constants(size: int, floor: Scalar, c: Scalar, spread: Scalar, lambda_max: Scalar) -> Constants:
-    """The same from half-ranges: ``C1 = L / (2c)``, ``C2 = c/2 (G' + lambda_max L/2)^2 + log K``, C0 = 0.
+    """Constants from half-ranges: ``C1 = L / (2c)``, ``C2 = c/2 (G' + lambda_max L/2)^2 + log K``, C0 = 0.
 
     ``spread`` is G', a bound on the half-range of the losses' gradients.
     """
@@ -134,7 +134,7 @@ def discounted_bound(
 def clipped_bound(
     size: int, floor: Scalar, c: Scalar, spread: Scalar, lambda_min: Scalar, weights: Array, drift: Array
 ) -> Array:
-    """() for the paper's clipped schedule as it runs: the trade-off with sharp constants, plus what its proof drops.
+    """() for the paper's clipped schedule: the trade-off with sharp constants, plus the term missing in its proof.
 
     ``log K/(c lam_1) + sum (C1 xi_t/lam_t + C2 lam_t) + l (1 + log T)/(2 c lambda_min)``, the last for relaxing the
     weight before the iterate has caught up.
@@ -157,7 +157,7 @@ def constant_weight(size: int, c: Scalar, constants: Constants, drift: Array) ->
 def maximal_means(proxy: Array, *, prior: float = 1.0, threshold: float = 1.0) -> Array:
     """(T,) ``M_t`` of the exact maximal schedule (Theorem M): the largest mean over windows that end at t.
 
-    The whole past with the prior added counts always, other windows when their mass reaches ``threshold``. Costs T^2
+    The complete past, with the prior added, is always included; other windows need a mass of ``threshold``. Costs T^2
     operations; `aesjax.schedules.aes_m` is the dyadic approximation that runs inside an agent.
     """
     rounds = proxy.shape[0]

@@ -10,8 +10,8 @@ DELTA = 0.1
 SIZES = (10, 20, 50)  # pairs
 ROUNDS = 50  # of a run that requires simultaneous coverage
 RUNS = (9, 19, 39)  # calibration runs
-_FRESH = 20  # runs that a calibration is tried on
-EVENT = 0.2  # drift of a round from which on it is called an event
+_FRESH = 20  # new runs per calibration
+EVENT = 0.2  # smallest drift of an event in a round
 
 
 def split(signal: np.ndarray, drift: np.ndarray) -> cal.Envelope:
@@ -57,26 +57,26 @@ def rounds_of_a_run(rng: np.random.Generator, count: int) -> dict[str, Any]:
 
 
 def simulated_runs(rng: np.random.Generator, shape: tuple[int, ...], rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Drift and signal (*shape, rounds): events and slow drift at rates of the run's own, behind a floor of noise."""
+    """Drift and signal (*shape, rounds): events and slow drift, with rates drawn per run, above a noise floor."""
     full = (*shape, rounds)
     rate, speed = rng.choice([0.005, 0.02, 0.05], (*shape, 1)), rng.choice([0.0, 0.005, 0.02], (*shape, 1))
     drift = np.minimum(2.0, (rng.random(full) < rate) * rng.uniform(EVENT, 2.0, full) + speed)
-    drift[..., 0] = 0.0  # the first comparator has nothing to differ from
+    drift[..., 0] = 0.0  # no drift before the first comparator
     signal, trace = np.empty(full), np.zeros(shape)
     for t in range(rounds):
-        signal[..., t] = trace  # an answer that begins one round late and halves in every round
+        signal[..., t] = trace  # a response that begins one round late and halves in every round
         trace = 0.5 * (trace + drift[..., t])
     gain = np.exp(0.5 * rng.standard_normal((*shape, 1)))
     return drift, gain * (signal + 0.02 * np.exp(0.3 * rng.standard_normal(full)))
 
 
 def covered(kept: np.ndarray, event: np.ndarray) -> np.ndarray:
-    """(...,): share of the rounds (..., T) with an event that are kept; NaN without one."""
+    """(...,): share of the rounds (..., T) with an event in which the bound holds; NaN without events."""
     return np.sum(kept & event, axis=-1) / np.where(np.any(event, axis=-1), np.sum(event, axis=-1), np.nan)
 
 
 def run_level(rng: np.random.Generator, count: int) -> dict[str, Any]:
-    """C6: scales from `RUNS` runs, tried on fresh ones, and on runs of a schedule that halves the signal."""
+    """C6: scales from `RUNS` runs, tested on new runs and on runs of a schedule that halves the signal."""
     drift, signal = simulated_runs(rng, (count, RUNS[-1] + _FRESH), 400)
     ratio = cal.run_ratios(drift, signal)
     drift, signal = drift[:, RUNS[-1] :], signal[:, RUNS[-1] :]

@@ -1,8 +1,8 @@
 """Online learning on the simplex under drift: games, entropy mirror descent under a schedule, dynamic regret; and the
-study that compares every schedule with the constant weight that was best in hindsight.
+study that compares every schedule with the constant weight that is best in hindsight.
 
 A game is data: linear losses ``f_t(x) = <loss_t, x>``, a comparator for every round and the drift proxy that a
-schedule reads. Games are drawn with NumPy, so that all methods meet equal losses; `play` is one scan and may be
+schedule reads. Games are drawn with NumPy, so that all methods have equal losses; `play` is one scan and may be
 vmapped over games and hyper-parameters.
 """
 
@@ -27,7 +27,7 @@ C, FLOOR, SPREAD = 10.0, 1e-3, 0.5  # steps per weight, floor of the truncated s
 WEIGHTS = (1e-3, 0.3)  # clip of every scheduled weight; c * 0.3**2 < 1 keeps the entropy step stable
 SCALES = 2.0 ** np.arange(-4, 7.5, 0.5)  # times the theory's tuning; equally many for every method
 ARMS, ROUNDS, SWITCHES = 10, 4096, (0, 1, 4, 16, 64)
-_GAP, _NOISE = 0.25, 0.35  # of the best arm's mean loss below the others'; half-width of the losses' noise
+_GAP, _NOISE = 0.25, 0.35  # gap of the best arm's mean loss to the others'; half-width of the losses' noise
 
 
 class Game(NamedTuple):
@@ -35,7 +35,7 @@ class Game(NamedTuple):
 
     loss: Array | np.ndarray  # (T, K)
     comparator: Array | np.ndarray  # (T, K) points u_t
-    proxy: Array | np.ndarray  # (T,) drift proxy of the round, as the schedules see it
+    proxy: Array | np.ndarray  # (T,) drift proxy of the round, read by schedules
 
 
 class Played(NamedTuple):
@@ -70,7 +70,7 @@ def play(
     Args:
       schedule: gives ``lam_t``; any of `aesjax.schedules`, the objects that drive the deep agents, on `drift_proxy`.
       game: losses (T, K), comparators and proxies.
-      c: () step per weight; stable for ``c * lam**2 < 2``, without oscillation for at most 1.
+      c: () step per weight; stable for ``c * lam**2 < 2``, without oscillation up to 1.
       floor: () of the truncated simplex.
       entropy: () 0 leaves the entropy term out, at equal steps.
     """

@@ -60,14 +60,14 @@ def largest_cross_entropy(floor: Array | float) -> Array:
 def project(log_y: Array, floor: Array | float) -> Array:
     """Exact KL projection onto the truncated simplex, in log space: ``argmin_x KL(x, y)``, the paper's mirror step.
 
-    The solution floors the smallest coordinates and scales the others by one factor; a pass floors those that fall
-    short, until none is left. There are fewer than K passes, in a descent rarely more than two.
+    The solution floors the smallest coordinates and scales the others by one factor. Each pass floors the coordinates
+    below the floor, until there are none; fewer than K passes are needed, in a descent rarely more than two.
 
     (..., K) -> (..., K), both logarithms; ``exp(log_y)`` need not sum to one, and floor () lies in [0, 1/K].
     """
     floor = jnp.asarray(floor, log_y.dtype)
     log_y = log_y - jnp.max(log_y, axis=-1, keepdims=True)
-    y = jnp.exp(log_y)  # what underflows here is floored, or too small to count in the mass
+    y = jnp.exp(log_y)  # values that underflow are floored, or negligible in the mass
 
     def masses(floored: Array) -> tuple[Array, Array]:
         """Mass that the free coordinates have and mass that they must have, (..., 1) each."""

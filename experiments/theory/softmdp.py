@@ -13,8 +13,8 @@ import numpy as np
 from aesjax.types import Array
 from experiments.theory import simplex
 
-_STOP = 8.0  # ulps of the largest action value at which the solver has reached what rounding allows
-_MOST = 64  # evaluations; `Solution.residual` tells whether they were enough
+_STOP = 8.0  # stopping tolerance in ulps of the largest action value
+_MOST = 64  # most evaluations; check convergence by `Solution.residual`
 
 
 class SoftMDP(NamedTuple):
@@ -74,8 +74,8 @@ def _policy_value(mdp: SoftMDP, log_policy: Array) -> Array:
 def solve(mdp: SoftMDP) -> Solution:
     """Soft-optimal values by soft policy iteration, which is Newton's method on the soft Bellman equation.
 
-    Each iteration evaluates the current policy by a linear solve and takes the softmax of its action values; it stops
-    where rounding stops it. The last step is one application of the Bellman operator.
+    Each iteration evaluates the current policy by a linear solve and takes the softmax of its action values, until
+    rounding prevents progress. The last step is one application of the Bellman operator.
     """
     _check(mdp)
     resolution = _STOP * jnp.finfo(mdp.reward.dtype).eps
@@ -127,7 +127,7 @@ def soft_return(mdp: SoftMDP, log_policy: Array, start: Array) -> Array:
 def surrogate_gap(mdp: SoftMDP, solution: Solution, log_policy: Array) -> Array:
     """(S,) ``Delta(s) = f_s(pi) - f_s(pi*) = mu KL(pi || pi*)``, >= 0; reward. AES paper A.8, Fenchel-Young identity.
 
-    Finite for every policy: ``log pi*`` stays in use where ``pi*`` itself underflows.
+    Finite for every policy, because ``log pi*`` is used even if ``pi*`` underflows.
     """
     pi, best = jnp.exp(log_policy), jnp.exp(solution.log_policy)
     played = pi > 0.0
@@ -141,7 +141,7 @@ def regret(mdp: SoftMDP, log_policy: Array, start: Array, solution: Solution | N
     """() ``J(pi*) - J(pi)`` by the exact on-policy identity ``E_{d^pi}[Delta] / (1-gamma)``; reward.
 
     The weights are the occupancy of ``pi`` itself, which leaves no bias term and no cancellation. ``log_policy`` (S, A)
-    is -inf where the policy never acts; the MDP is solved where its ``solution`` is not at hand.
+    is -inf where the policy never acts; the MDP is solved unless its ``solution`` is given.
     """
     solution = solve(mdp) if solution is None else solution
     return expected(mdp, log_policy, start, surrogate_gap(mdp, solution, log_policy))
@@ -173,7 +173,7 @@ def lag_one_bound(dq: Array, discount: Array, temperature: Array) -> Array:
 
 
 def mean_of(log_policy: Array, x: Array) -> Array:
-    """(S, A), (S, A) -> (S,): mean of x under the policy; actions never played do not count, even if infinite."""
+    """(S, A), (S, A) -> (S,): mean of x under the policy; actions of probability 0 are excluded, even if infinite."""
     pi = jnp.exp(log_policy)
     return jnp.sum(jnp.where(pi > 0.0, pi * x, 0.0), axis=-1)
 
@@ -190,7 +190,7 @@ def biases(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) ->
     """() and (): the substitution biases of A.8 and of A.9; reward.
 
     ``E_{d*, pi}[Q* - Q^pi] / (1-gamma)`` >= 0 and ``E_{d*, pi*}[Q^pi - Q*] / (1-gamma)`` <= 0. `main_term` plus both is
-    ``J(pi*) - J(pi)``; neither bias does it alone.
+    ``J(pi*) - J(pi)``; either bias alone is not enough.
     """
     difference, best = solution.q - evaluate(mdp, log_policy)[0], solution.log_policy
     a8, a9 = (

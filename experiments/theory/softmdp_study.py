@@ -1,7 +1,7 @@
-"""Study of the soft-MDP bridge: claims M1 to M19 on random MDPs and random steps of them.
+"""Study of the soft-MDP bridge: claims M1 to M19 on random MDPs and random changes of them.
 
 A bound is a pair (left, right) with ``left <= right`` if the claim holds, an identity one with equal sides. The paper's
-false claims are among them.
+false claims are included.
 """
 
 from collections.abc import Callable
@@ -153,7 +153,7 @@ def measure(rng: np.random.Generator, count: int) -> dict[str, tuple[np.ndarray,
 
 
 def tightness(left: np.ndarray, right: np.ndarray) -> float:
-    """Largest ``left / right``; pairs of vanishing size are left out, as rounding decides them."""
+    """Largest ``left / right``; pairs of vanishing size are excluded, because rounding dominates them."""
     sized = right > 1e-7
     return float(np.max(left[sized] / right[sized]))
 

@@ -284,5 +284,5 @@ def test_a_rule_and_its_decorator_become_a_factory():
         calmer(least=2.0)
     with pytest.raises(ValueError, match="adjusts one of window, refresh, rate, updates; got 'pace'"):
         as_adaptation(lever="pace")
-    with pytest.raises(ValueError, match="parameter 'depth' of its factory has no default"):
+    with pytest.raises(ValueError, match="parameter 'depth' of its factory needs a number as default"):
         as_adaptation(lever="rate")(lambda now, memory, *, depth: None)

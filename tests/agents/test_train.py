@@ -115,7 +115,7 @@ def test_observed_drift_is_that_of_every_stored_transition_and_of_the_evaluation
             np.testing.assert_allclose(obs[:, 2:], np.repeat(drift, 4, axis=0), atol=1e-6)
     blind, _ = jax.eval_shape(make_train("toy", carrier, pattern="abrupt", **SMALL), 1)
     assert blind.obs.shape[1] == 2
-    with pytest.raises(ValueError, match="the only thing to observe is drift; got 'goal'"):
+    with pytest.raises(ValueError, match="observe must be 'drift'; got 'goal'"):
         make_train("toy", carrier, observe="goal", **SMALL)
 
 
@@ -133,7 +133,7 @@ def test_adaptations_and_own_schedules_and_the_carriers_own(observing):
 
 REFUSED = [
     ({"hiden": (8,)}, "has no setting 'hiden'; did you mean 'hidden'"),
-    ({"steps": 801}, "must be a positive multiple of 4 environments times 4 evaluations; got 801"),
+    ({"steps": 801}, "must be a positive multiple of 4 .num_envs=1 times evaluations=4.; got 801"),
     ({"steps": 8000.5}, "steps must be a whole number; got 8000.5"),
     ({"evaluations": 0}, "evaluations must be a whole number, at least 1; got 0"),
     ({"warmup": 800}, "warmup must leave steps to learn in; got 800 of 800"),
@@ -141,10 +141,10 @@ REFUSED = [
     ({"gamma": 2.0}, r"gamma must lie in \[0, 1\]; got 2"),
     ({"base": -1.0}, "base must be finite and not negative; got -1"),
     ({"pattern": "abrubt"}, "did you mean 'abrupt'"),
-    ({"task": 3}, r"a task is a name, an envs\.Task"),
+    ({"task": 3}, r"task must be a registered name, an envs\.Task"),
     ({"task": lambda: None}, "its builder returned NoneType, not a Task"),
     ({"carrier": "ppo", "adaptations": "recent"}, "cannot be used with PPO: it"),
-    ({"carrier": "ppo", "adaptations": utd(updates=2)}, "cannot be used with PPO: it"),
+    ({"carrier": "ppo", "adaptations": utd(updates=2)}, "cannot be used with PPO: 'epochs' and 'minibatches'"),
 ]
 
 

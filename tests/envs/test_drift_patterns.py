@@ -18,7 +18,7 @@ MIXTURE = (SCALARS[0], envs.Channel("goal", -0.5, 0.5, 0.0, size=2, kind="planar
 
 
 def fake_task(channels, name="fake"):
-    return envs.Task(name, "mujoco", None, None, channels, lambda params, values: values, True, "no physics")
+    return envs.Task(name, "mujoco", None, None, channels, lambda params, values: values, "no physics")
 
 
 BODY = fake_task(SCALARS)

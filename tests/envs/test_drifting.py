@@ -72,7 +72,7 @@ def test_arrays_of_a_wrong_shape_are_refused_when_traced():
             jax.eval_shape(env.step, jax.random.key(0), state, jax.ShapeDtypeStruct(shape, np.float32))
     with pytest.raises(AssertionError, match="drift values of task 'toy'"):
         env.world.params_of(jnp.zeros(3))
-    with pytest.raises(AssertionError, match="a realisation is drawn for one task's channels"):
+    with pytest.raises(AssertionError, match="a drift sample has the channels of one task"):
         env.world.truth(World(envs.make("pendulum"), STEPS).drift("abrupt", 0), 0)
 
 
@@ -116,7 +116,7 @@ def test_observations_end_with_the_drift_in_force_from_its_change_on(name):
 
 def test_what_cannot_be_observed_is_refused():
     task = TOY
-    with pytest.raises(ValueError, match="the only thing to observe is drift; got 'goal'"):
+    with pytest.raises(ValueError, match="observe must be 'drift'; got 'goal'"):
         World(task, 10, observe="goal")
     for wrong in ({"low": 1.0}, {"nominal": 5.0}, {"low": 0.0, "high": 0.0, "nominal": 0.0}):
         with pytest.raises(ValueError, match="needs low < high and its nominal value between them"):

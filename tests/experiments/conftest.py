@@ -18,7 +18,7 @@ INTERVAL = 132  # 32 vector steps of warm-up and 100 updates; also the first cha
 
 def small_config(**options):
     """The quick preset with a horizon of five training intervals of `INTERVAL`."""
-    config = config_of(**({"schedules": "baseline,aes,aes_r", "patterns": "all", "seeds": 5} | options))
+    config = config_of(**({"schedules": "baseline,aes,aes_r", "patterns": "all", "seeds": 5, "num_envs": 4} | options))
     return dataclasses.replace(config, steps=5 * INTERVAL * 4, evaluations=5, replay_capacity=400, warmup=128)
 
 

@@ -144,10 +144,10 @@ def test_numbers_of_a_run_fill_what_was_not_given():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: as_schedule(3, name="bad"), "schedule 'bad' must be a function that builds one; got int"),
-        (lambda: as_schedule(lambda depth: None), "parameter 'depth' of its factory has no default"),
+        (lambda: as_schedule(3, name="bad"), "schedule 'bad' must be a factory function; got int"),
+        (lambda: as_schedule(lambda depth: None), "parameter 'depth' of its factory needs a number as default"),
         (lambda: as_schedule(ranges={"gane": (0, 1)})(fixed.make), "a range of 'gane', but has no such option"),
-        (lambda: as_proxy(lambda depth: None), "parameter 'depth' of its factory has no default"),
+        (lambda: as_proxy(lambda depth: None), "parameter 'depth' of its factory needs a number as default"),
     ],
 )
 def test_what_cannot_be_registered_is_refused(make, text):

@@ -1,4 +1,4 @@
-"""Drifting parameters of a running simulator: gravity and joint damping, as factors of their first values.
+"""Drifting parameters of a running simulator: gravity and joint damping, as factors of their initial values.
 
 For Python 3.7 and later, with NumPy, and with PyTorch for simulators.
 """
@@ -9,17 +9,17 @@ import numpy as np
 
 try:
     import torch
-except ImportError:  # an environment of NumPy needs none
+except ImportError:  # NumPy environments do not need it
     torch = None
 
-QUANTUM = 0.005  # joint damping is set again when its factor has moved by more than this
-READ_BACK = 1e-4  # relative error of what a simulator says it has
-DISTURBED, LOST = 1e-5, 1e-3  # largest change of the state that is left alone, and that writing it back may leave
-NOISE = 10.0  # a change counts as one where it is so many times what two equal steps differ by
+QUANTUM = 0.005  # smallest change of the damping factor that is applied
+READ_BACK = 1e-4  # allowed relative error of values read back from a simulator
+DISTURBED, LOST = 1e-5, 1e-3  # largest accepted change of the state, also after it was written back
+NOISE = 10.0  # a change must exceed the difference of two equal steps by this factor
 
 
 class Fault(Exception):
-    """A failure whose text says what is wrong."""
+    """A failure with an explanation."""
 
 
 def _gymtorch(name, value):
@@ -28,7 +28,7 @@ def _gymtorch(name, value):
 
 
 class GymDrift:
-    """Gravity and joint damping of one simulation as factors of what was read when it started."""
+    """Gravity and joint damping of one simulation as factors of their values at its start."""
 
     def __init__(self, env, mode="immediate", quantum=QUANTUM):
         if mode not in ("immediate", "on_reset"):
@@ -50,7 +50,7 @@ class GymDrift:
         self.applied = np.ones(len(self.envs))  # factor of the damping in each copy
 
     def apply(self, values, resetting):
-        """Put factors in force; `resetting` (N,) bool, the copies that begin an episode with the next step."""
+        """Set factors; `resetting` (N,) bool marks the copies that begin an episode with the next step."""
         if values["gravity"] != self.scale["gravity"]:
             self._set_gravity(values["gravity"])
         wanted = values["joint_damping"]
@@ -84,7 +84,7 @@ class GymDrift:
         self.applied[copies] = scale
 
     def state(self):
-        """Root and joint states, as they are now."""
+        """Current root and joint states."""
         self.gym.refresh_actor_root_state_tensor(self.sim)
         self.gym.refresh_dof_state_tensor(self.sim)
         root = self.gym.acquire_actor_root_state_tensor(self.sim)
@@ -107,11 +107,11 @@ class GymDrift:
                 raise Fault((text + "Use mode on_reset") % (names, left, LOST))
 
     def disturbs(self, step):
-        """Whether setting the damping moves the state, at once or in the step that follows.
+        """Whether setting the damping moves the state, immediately or in the following step.
 
-        `step` makes one without action and returns which copies (N,) go on. Steps begin in the same state and are
-        compared with one before which nothing was set, as far as that can be repeated: the damping is set to what it
-        is, and to one per cent less and more, whose own effects are opposite where a disturbance is the same.
+        `step` makes one step without action and returns the copies (N,) that continue. Each step begins in the same
+        state and is compared with a step before which nothing was set. The damping is set to its value and to one per
+        cent less and more, whose effects are opposite, whereas a disturbance is the same in both.
         """
         if not self.nominal["joint_damping"]:
             return False
@@ -150,7 +150,7 @@ def _check_read_back(channel, wanted, got):
 
 
 class OwnDrift:
-    """The channels of an environment of one's own: ``drift_channels`` and ``apply_drift``, or none."""
+    """Channels of a custom environment: ``drift_channels`` and ``apply_drift``, or none."""
 
     def __init__(self, env):
         self.set, channels = getattr(env, "apply_drift", None), dict(getattr(env, "drift_channels", {}))
@@ -164,14 +164,14 @@ class OwnDrift:
         self.nominal = {name: float(ends[1]) for name, ends in self.channels.items()}
 
     def apply(self, values, resetting):
-        """Hand all values to the environment."""
+        """Pass all values to the environment."""
         if self.channels:
             self.set(dict(values))
         return dict(values)
 
 
 class LabDrift:
-    """The same for Isaac Lab; of explicit actuators, at whose joints the simulator has no damping, the gain drifts."""
+    """Gravity and joint damping of Isaac Lab; explicit actuators drift in gain, as their joints have no damping."""
 
     def __init__(self, env):
         self.sim, self.assets = env.sim, dict(env.scene.articulations)
@@ -186,7 +186,7 @@ class LabDrift:
         self.scale = {"gravity": 1.0, "joint_damping": 1.0}
 
     def apply(self, values, resetting):
-        """As `GymDrift.apply`; everything is set at once."""
+        """As `GymDrift.apply`; all values are set immediately."""
         if values["gravity"] != self.scale["gravity"]:
             wanted = [values["gravity"] * g for g in self.gravity]
             carb = sys.modules.get("carb")
@@ -204,22 +204,22 @@ class LabDrift:
         return dict(self.scale)
 
     def set_damping(self, scale):
-        """Set the joints' damping to ``scale`` times what it was, and read back simulator and actuators."""
+        """Set the joint damping to ``scale`` times its initial value and read back simulator and actuators."""
         for name, asset in self.assets.items():
             write = getattr(asset, "write_joint_damping_to_sim_index", None) or asset.write_joint_damping_to_sim
             write(damping=scale * self.damping[name])
             view = getattr(asset, "root_view", None) or asset.root_physx_view
             held = view.get_dof_dampings().numpy() if hasattr(view, "get_dof_dampings") else asset.data.joint_damping
-            have = torch.as_tensor(_tensor(held)).cpu().sort(dim=1)[0]  # the view may order joints otherwise
+            have = torch.as_tensor(_tensor(held)).cpu().sort(dim=1)[0]  # the view may have another joint order
             _check_tensors((scale * self.damping[name]).cpu().sort(dim=1)[0], have)
         for actuator, nominal in self.actuators:
-            # In place, because Isaac Lab 3 reads tensors that it handed out; of an implicit one it is the simulator's.
+            # In place, because Isaac Lab 3 reads returned tensors; implicit actuators use the simulator's.
             actuator.damping[:] = scale * nominal
             _check_tensors(scale * nominal, actuator.damping)
 
 
 def _tensor(value):
-    """The tensor that an array of Isaac Lab is, or, from version 3 on, has."""
+    """Tensor of an array of Isaac Lab, which is the array itself before version 3."""
     return getattr(value, "torch", value)
 
 

@@ -1,6 +1,6 @@
-"""A running simulator as rows that a learner may trust: which steps count, how they ended, and what drifts.
+"""A running simulator as validated rows: validity of steps, ends of episodes, and drift.
 
-For Python 3.7 and later, with NumPy, and with PyTorch unless the environment is of NumPy. `VecTask` is the surface of
+For Python 3.7 and later, with NumPy, and with PyTorch unless the environment uses NumPy. `VecTask` has the interface of
 Isaac Gym, `Lab` that of Isaac Lab.
 """
 
@@ -9,11 +9,11 @@ import random
 
 import numpy as np
 
-# Beside this file, which may be part of a package or started by path.
+# In the folder of this file, which may be part of a package or started by path.
 drifts = importlib.import_module((__package__ + "." if __package__ else "") + "drifts")
 Fault, torch = drifts.Fault, drifts.torch
 
-# Where the last observation tells a failure from the time limit, it decides; a reference reports the time limit.
+# Failures by the last observation, because in the step of the time limit Isaac Gym reports the time limit alone.
 FAILED = {
     "Ant": lambda o: o[:, 0] < 0.31,
     "Humanoid": lambda o: o[:, 0] < 0.8,
@@ -21,7 +21,7 @@ FAILED = {
     "AllegroHand": lambda o: (o[:, 48:51] - o[:, 61:64]).norm(dim=1) >= 0.24,
     "FrankaCabinet": lambda o: o[:, 21] > 0.39,
 }
-# Channels that change nothing although their nominal value is not 0: the arm has gravity off, the drawer is level.
+# Channels without effect although their nominal value is not 0: the arm has gravity off, the drawer is level.
 INERT = {"FrankaCabinet": ("gravity",)}
 
 
@@ -30,7 +30,7 @@ def _clone(tensor):
 
 
 def _flag(value, name, num):
-    """(num,) bool of a flag, a tensor or an array, which must be bool or integer and have one value for each copy."""
+    """Flag as (num,) bool, from a bool or integer tensor or array with one value per copy."""
     if tuple(value.shape) != (num,):
         raise Fault("%s must have shape %s; got %s" % (name, (num,), tuple(value.shape)))
     kind = str(value.dtype).replace("torch.", "")
@@ -40,7 +40,7 @@ def _flag(value, name, num):
 
 
 def _size(space, name, bounds=None):
-    """Length of the vectors in a Box; where `bounds` is given, those of actions, if it has any, must be +-1."""
+    """Length of the vectors in a Box; with `bounds`, the bounds of actions must be +-1 if there are any."""
     if not hasattr(space, "low") or len(space.shape) != 1:
         raise Fault("%s must be a Box of vectors; got %s" % (name, space))
     limits = np.abs([space.low, space.high])
@@ -59,9 +59,9 @@ def _seed(env, seed):
 
 
 class VecTask:
-    """An Isaac Gym task, or one's own. The observation of a last step is the true one; the next step is a phantom.
+    """An Isaac Gym task or a custom one. The last observation of an episode is true; the next step is a phantom.
 
-    Where `reset_buf` is an array of NumPy, actions are arrays, too, and what a step returns becomes one.
+    If `reset_buf` is a NumPy array, actions are arrays too, and results of a step are converted to arrays.
     """
 
     lost = final = False
@@ -78,11 +78,11 @@ class VecTask:
         self.pending = self._own(np.ones(self.num, bool))
 
     def _own(self, value):
-        """An array for an environment of NumPy, else a tensor on its device."""
+        """Array for a NumPy environment, else a tensor on the environment's device."""
         return np.asarray(value) if self.numpy else torch.as_tensor(value, device=self.device)
 
     def restart(self, seed):
-        """Observation (N, O) of fresh episodes, and live (N,); by a phantom step, as there is no other way to begin."""
+        """Observation (N, O) of new episodes, and live (N,); by a phantom step, the only way to begin."""
         _seed(self.env, seed)
         return self._begin()
 
@@ -103,7 +103,7 @@ class VecTask:
     def step(self, actions):
         """Observation (N, O), reward (N,), and (N,) bool: terminated, truncated, valid, live; all clones.
 
-        Live are the copies whose next step will count.
+        Live copies have a valid next step.
         """
         obs, reward, done, extras = self._stepped(actions)
         valid, late = ~self.pending, self._own(extras.get("time_outs", ~done & done))
@@ -131,10 +131,10 @@ class VecTask:
 
 
 class Lab:
-    """An Isaac Lab task. It resets within the step and the observation of a last step is lost.
+    """An Isaac Lab task, which resets within the step, so that the last observation of an episode is lost.
 
-    With `final` it is read before the reset: the task computes its observations a second time, which may draw other
-    noise and advance what it keeps from observation to observation.
+    With `final` it is read before the reset. The task then computes its observations twice, which may draw other noise
+    and advance history buffers.
     """
 
     def __init__(self, env, task="", final=False):
@@ -156,7 +156,7 @@ class Lab:
         reset = inner._reset_idx
 
         def watched(copies, *args, **kwargs):
-            if self._stepping:  # an environment that has never been stepped may have nothing to observe
+            if self._stepping:  # an environment may have no observation before its first step
                 seen = inner._get_observations() if hasattr(inner, "_get_observations") else None
                 seen = inner.observation_manager.compute() if seen is None else seen
                 self._last = (copies, _clone(seen["policy"][copies]))
@@ -171,7 +171,7 @@ class Lab:
         return obs, torch.ones(self.num, dtype=torch.bool, device=obs.device)
 
     def step(self, actions):
-        """As `VecTask.step`, where all rows are valid; with `final`, also the observation (N, O) before resets."""
+        """As `VecTask.step`, with all rows valid; with `final`, also the observation (N, O) before resets."""
         self._stepping, self._last = True, None
         observations, reward, *flags, _ = self.env.step(actions.clamp(-1.0, 1.0))
         self._stepping, obs = False, _clone(observations["policy"])
@@ -190,18 +190,18 @@ class Lab:
         return (*rows, last)
 
     def ending(self):
-        """None: whatever changes, changes at once."""
+        """None, because all changes are immediate."""
         return np.ones(self.num, bool)
 
     def disturbs(self):
-        """Nothing is known to; joint damping is set a hundredth lower, read back, and set to what it was."""
+        """False; joint damping is set one per cent lower, read back, and restored."""
         for scale in () if self.drift.learned else (0.99, 1.0):
             self.drift.set_damping(scale)
         return False
 
 
 def describe(simulation):
-    """Description of a simulation that the other side needs before it uses it."""
+    """Description of a simulation, which the other side reads before use."""
     drift, task = simulation.drift, simulation.task
     own = getattr(drift, "channels", None)
     inert = [c for c in sorted(drift.nominal) if own is None and (not drift.nominal[c] or c in INERT.get(task, ()))]
@@ -211,6 +211,6 @@ def describe(simulation):
 
 
 def surface(env, task="", final=False, **options):
-    """The simulation of a torch environment, recognised by its attributes; `final` matters to Isaac Lab alone."""
+    """Simulation of a torch environment, by its attributes; `final` is used by Isaac Lab only."""
     inner = getattr(env, "unwrapped", env)
     return Lab(env, task, final) if hasattr(inner, "scene") else VecTask(env, task, **options)

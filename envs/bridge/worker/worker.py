@@ -1,8 +1,7 @@
 """The process that holds one simulation: commands as JSON over a pipe, arrays through shared memory.
 
 Started by path with the simulator's own interpreter, Python 3.7 or later: `python worker.py PIPE FILE`, numbers of open
-files. It imports the standard library, NumPy, PyTorch for simulators and what a task needs, and never the package that
-it belongs to.
+files. It imports the standard library, NumPy, PyTorch for simulators and the task's modules, never its own package.
 """
 
 import importlib
@@ -19,11 +18,11 @@ GYM_TASKS = ("AllegroHand", "Ant", "Anymal", "FrankaCabinet", "Humanoid", "Ingen
 
 
 class Refused(Exception):
-    """A failure whose text says what is wrong."""
+    """A failure with an explanation."""
 
 
 def explained(error, task):
-    """Remedy for an exception raised while a simulator is imported or built, or None."""
+    """Remedy for an exception during import or construction of a simulator, or None."""
     text = "%s" % error
     name = getattr(error, "name", None) or ""
     native = "isaac_" + re.sub("(?<=[a-z])(?=[A-Z])", "_", task).lower() if task in GYM_TASKS else "isaac_... tasks"
@@ -58,7 +57,7 @@ def explained(error, task):
 
 
 def build_gym(task, num_envs, seed, sim_device):
-    """A task of Isaac Gym; its modules in the one order that works."""
+    """Task of Isaac Gym; its modules are imported in the only order that works."""
     if "isaacgym" not in sys.modules and "torch" in sys.modules:
         raise Refused("torch was imported first; isaacgym must be")
     import isaacgym  # noqa: F401  # pyright: ignore
@@ -73,7 +72,7 @@ def build_gym(task, num_envs, seed, sim_device):
 
 
 def build_lab(task, num_envs, seed, sim_device):
-    """A task of Isaac Lab; the app comes before everything else."""
+    """Task of Isaac Lab; the app starts before all other imports."""
     for name in ("omni", "isaaclab.envs"):
         if name in sys.modules:
             raise Refused("%s was imported first; the app must be started" % name)
@@ -90,11 +89,11 @@ def build_lab(task, num_envs, seed, sim_device):
 
 
 def build(task, num_envs, seed, options):
-    """The torch environment of a task: MODULE:FUNCTION, an id of Isaac Lab, or a name of Isaac Gym."""
+    """Torch environment of a task: MODULE:FUNCTION, an id of Isaac Lab, or a name of Isaac Gym."""
     try:
         if ":" in task:
             module, _, function = task.partition(":")
-            sys.path.append(os.getcwd())  # last, so that nothing there hides what is installed
+            sys.path.append(os.getcwd())  # last, so that installed modules take precedence
             return getattr(importlib.import_module(module), function)(num_envs=num_envs, seed=seed, **options)
         return (build_lab if task.startswith("Isaac-") else build_gym)(task, num_envs, seed, **options)
     except Exception as error:
@@ -105,13 +104,13 @@ def build(task, num_envs, seed, options):
 
 
 class Server:
-    """One simulation and the commands that it answers."""
+    """One simulation and its commands."""
 
     def __init__(self, file):
         self.file = file
 
     def make(self, task, num_envs, seed, options, simulation, label):
-        """Build the simulation; one in the life of a process."""
+        """Build the simulation, once per process."""
         env = build(task, num_envs, seed, options)
         import simulators  # after the simulator, which must be imported before torch
 
@@ -119,7 +118,7 @@ class Server:
         return simulators.describe(self.simulation)
 
     def map(self, fields):
-        """Map the arrays of both slots, for which the file is long enough."""
+        """Map the arrays of both slots; the file is large enough for them."""
         import numpy
 
         kind = numpy.dtype([(name, code, tuple(shape)) for name, code, shape in fields])
@@ -131,15 +130,15 @@ class Server:
             self.slots = [{name: torch.from_numpy(array) for name, array in slot.items()} for slot in self.slots]
 
     def drift(self, values):
-        """Put factors in force before the next step; answers what was read back."""
+        """Set factors before the next step; returns the values read back."""
         return self.simulation.drift.apply(values, self.simulation.ending())
 
     def restart(self, slot, seed):
-        """Fresh episodes; their observations go to a slot."""
+        """Begin new episodes; their observations are written to a slot."""
         self._fill(slot, zip(("obs", "live"), self.simulation.restart(seed)))
 
     def step(self, slot):
-        """One step under the actions in a slot; what it led to goes to the same slot."""
+        """One step under the actions in a slot; results are written to the same slot."""
         actions = self.slots[slot]["actions"]
         actions = actions.copy() if self.simulation.numpy else actions.to(self.simulation.device, copy=True)
         self._fill(slot, zip(FIELDS, self.simulation.step(actions)))
@@ -161,9 +160,9 @@ class Server:
 
 
 def main(pipe, file):
-    """Answer commands until the other side closes or goes."""
+    """Serve commands until the pipe closes."""
     for number in (pipe, file):
-        os.set_inheritable(number, False)  # by what the simulator starts
+        os.set_inheritable(number, False)  # inherited by processes of the simulator
     connection, server = Connection(pipe), Server(file)
     while True:
         try:
@@ -173,7 +172,7 @@ def main(pipe, file):
         if message["command"] == "close":
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(0)  # simulators are known to crash while they are taken apart
+            os._exit(0)  # simulators are known to crash at shutdown
         try:
             reply = {"answer": getattr(server, message.pop("command"))(**message)}
         except Exception as error:

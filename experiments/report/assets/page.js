@@ -317,7 +317,8 @@
 
   // Sorting keeps the groups of a table; a third click restores its order.
   const valueOf = (cell) => {
-    const text = (cell.firstChild?.textContent || "").trim();
+    const named = cell.classList.contains("name"); // its text is in several nodes
+    const text = ((named ? cell : cell.firstChild)?.textContent || "").trim();
     const found = /^[▲▼○<\s]*(-?\d[\d\s]*(?:\.\d+)?)/.exec(text);
     return found ? Number(found[1].replace(/\s/g, "")) : text;
   };

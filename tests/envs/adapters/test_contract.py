@@ -50,7 +50,7 @@ class Ending:
 
 def task_of(*args, **kwargs):
     params = Params(np.float32(1), np.float32(1))
-    return envs.Task("ending", "own", Ending(*args, **kwargs), params, (), lambda p, v: p, False, "ends")
+    return envs.Task("ending", "own", Ending(*args, **kwargs), params, (), lambda p, v: p, "ends")
 
 
 def first_episode(step):
@@ -463,7 +463,7 @@ REFUSED = {
     "playground: repeated actions": (lambda: from_playground(action_repeat=2), "action_repeat=1"),
     "playground: dictionary": (
         lambda: from_playground(observed=lambda obs: {"state": obs, "privileged_state": obs}),
-        "observation must name what is observed, one of privileged_state, state; got None",
+        "observation must be one of privileged_state, state; got None",
     ),
     "playground: no dictionary": (lambda: from_playground(observation="state"), "no option; got state"),
     "playground: pictures": (lambda: from_playground(observed=lambda obs: obs[None]), "one flat vector"),
@@ -471,10 +471,10 @@ REFUSED = {
     "playground: part": (lambda: from_playground("body_mass.wrld=0.5:2"), "unknown body 'wrld'; did you mean 'world'"),
     "playground: part of all": (lambda: from_playground("gravity.world=0.5:2"), "opt.gravity has no parts"),
     "playground: only zeros": (lambda: from_playground("body_mass.world=0.5:2"), "would change nothing"),
-    "playground: range": (lambda: from_playground("gravity=2:3"), "is 1 where nothing drifts"),
+    "playground: range": (lambda: from_playground("gravity=2:3"), "contain its nominal value 1"),
     "playground: no channel of a name": (
         lambda: from_playground([envs.Channel("gravity", 0.5, 2.0, 1.0)]),
-        "or with `apply` envs",
+        "or envs.Channel objects with `apply`",
     ),
     "lab: discrete actions": (lambda: lab_with(single_action_space=Discrete(3)), "must be a Box"),
     "lab: actions to 2": (lambda: lab_with(single_action_space=Box(-2.0, 2.0, (1,))), r"\[-1, 1\]"),

@@ -142,7 +142,7 @@ def test_a_state_of_another_process_begins_a_new_episode_and_an_old_one_is_refus
     again, *_ = other.autoreset(key, key, state, jnp.ones(1), none)  # a repeated call
     assert again[0] == after[0]
     other.autoreset(key, key, later, jnp.ones(1), none)
-    with pytest.raises(Exception, match="step 1 was asked of a Gymnasium environment that has made 3"):
+    with pytest.raises(Exception, match="step 1 was requested from a Gymnasium environment at step 3"):
         jax.block_until_ready(other.autoreset(key, key, state, jnp.ones(1), none))
     _, state = env.reset(jax.random.key(1), none)
     for seed in range(8):

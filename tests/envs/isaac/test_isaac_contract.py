@@ -69,7 +69,7 @@ def test_options_build_the_same_task_again(name):
 
 REFUSED = [
     ("ant", {"variant": "lab"}, "variant of isaac_ant must be one of gym, omni; got 'lab'"),
-    ("ant", {"channels": ()}, "channels needs one or more different names of gravity, joint_damping"),
+    ("ant", {"channels": ()}, "channels must be one or more different names of gravity, joint_damping"),
     ("ant", {"channels": ("body_mass",)}, "unknown drift channel of isaac_ant 'body_mass'"),
     ("ant", {"arm_gravity": True}, "'isaac_ant' has the options engine, variant, channels, time_limit; got"),
     ("ingenuity", {"rotational_drag": -1}, "rotational_drag of isaac_ingenuity must be a number from 0 on; got '-1'"),

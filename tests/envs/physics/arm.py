@@ -101,6 +101,5 @@ def as_task(engine, physical=None):
         params=physical.params,
         channels=CHANNELS,
         apply_drift=lambda params, values: params._replace(gravity=values[0], joint_damping=values[1]),
-        negative_returns=True,
         description="an arm and a box",
     )

@@ -28,17 +28,17 @@ def run(*words):
         (["--schedules", "baseline,aess"], ["unknown schedule 'aess'", "did you mean 'aes'?", "aes_r"]),
         (["--preset", "qick"], ["unknown preset 'qick'", "did you mean 'quick'?"]),
         (["--source", "old"], ["--source", "update, fresh", "'old'"]),
-        (["--steps", "-400"], ["--steps must be a positive multiple of 400", "got -400"]),
-        (["--steps", "1234"], ["multiple of 400", "got 1234", "nearest is 1200"]),
-        (["--evaluations", "7"], ["environments times 35, a multiple of 7 evaluations", "nearest is 20020"]),
+        (["--steps", "-400"], ["--steps must be a positive multiple of 100", "got -400"]),
+        (["--steps", "1234"], ["multiple of 100", "got 1234", "nearest is 1200"]),
+        (["--evaluations", "7"], ["num_envs=1 times 35, a multiple of 7 evaluations", "nearest is 12005"]),
         (["--seeds", "one"], ["seeds must look like 1:5", "'one'"]),
         (["--seeds", "1,1"], ["every seed may be given once", "'1,1'"]),
         (["--sweep", "kapa=1,2"], ["varies 'kapa', which nothing in the study reads; did you mean 'kappa'?"]),
         (["--sweep", "kappa=a"], ["NAME=VALUE,VALUE", "'kappa' takes a number; got 'a'"]),
         (["--sweep", "gamma=1.5"], ["gamma must lie in [0, 1]", "got 1.5"]),
-        (["--schedules", "aes,aes"], ["the methods name something twice"]),
+        (["--schedules", "aes,aes"], ["duplicate method"]),
         (["--devices", "0"], ["--devices must be between 1", "got 0"]),
-        (["--steps", "4000000000"], ["MiB", "free"]),
+        (["--num-envs", "4", "--steps", "8000000000"], ["MiB", "free"]),
         (["--steps", "400000000000"], ["--steps may be at most", "got 400000000000"]),
         (["--seeds", "0:99999"], ["at most 10000 seeds", "'0:99999'"]),
         (["--seeds", "1:9999"], ["runs", "fewer seeds or methods"]),
@@ -208,7 +208,7 @@ def test_the_proxies_of_a_trained_study_are_calibrated_without_the_runs_that_div
     folder, _ = diverged
     assert main(["calibrate", str(folder), "--delta", "0.3"]) == 0
     text = capsys.readouterr().out
-    assert "4 runs that diverged are left out" in text
+    assert "4 diverged runs are excluded" in text
     found = json.loads((folder / "calibration.json").read_text())["methods"]
     assert list(found) == ["SAC"]
     assert found["SAC"]["groups"]["all"]["runs"] == 4

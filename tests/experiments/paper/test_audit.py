@@ -70,11 +70,12 @@ def test_every_claim_gets_a_verdict_and_a_reason(found):
 def test_one_family_decides_itself_and_not_the_others(toy):
     found = verdict("A1", toy)
     assert found.whole.verdict == NOT_TESTABLE
-    assert found.whole.why == "no pairs of runs for mujoco, isaac"
+    assert found.whole.why == "no agents that learned for mujoco, isaac"
     [part] = found.families
     assert (part.scope, part.verdict) == ("toy", REPRODUCED)
     assert part.measured.value < part.measured.high < 0
     assert part.measured.units == 16
+    assert found.released.measured.units == 4  # the authors' code has one carrier there
 
 
 def test_with_all_twelve_tasks_the_claims_are_decided(whole):

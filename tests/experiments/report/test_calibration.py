@@ -20,7 +20,7 @@ from tests.experiments.configs import config_of
 from tests.refusals import refused
 
 METHOD, PATTERNS, SEEDS = "SAC", ("steady", "abrupt", "periodic"), range(1, 11)
-WARMUP = 32  # vector steps
+WARMUP = 128  # vector steps
 
 
 def made_config(**options):
@@ -101,7 +101,7 @@ def test_too_few_runs_give_no_scale_and_say_so(made, tmp_path, capsys):
     own = found["methods"][METHOD]
     assert (found["runs_needed"], own["rho"], own["groups"]["all"]["bounded_runs"]) == (99, None, 0)
     text = capsys.readouterr().out
-    assert "cannot be judged: it needs 99 runs of other seeds and has 27" in text
+    assert "cannot be calibrated: it needs 99 runs of other seeds, got 27" in text
     assert "30/30" not in text  # no bound, so none that is kept
     assert "inf" not in (out / "calibration.json").read_text()
 
@@ -112,7 +112,7 @@ def test_a_run_that_diverged_is_left_out_and_mentioned(copied):
     write_manifest(copied, manifest)
     record = calibration.calibrate(copied, 0.1)
     assert record["methods"][METHOD]["groups"]["all"]["runs"] == 29
-    assert record["notes"] == ["1 runs that diverged are left out"]
+    assert record["notes"] == ["1 diverged runs are excluded"]
 
 
 def test_wrong_requests_are_refused_and_nothing_is_overwritten(copied, capsys):

@@ -131,7 +131,7 @@ def test_every_table_has_its_rows_in_the_order_of_the_manifest():
         assert patterns_in(found.tables[key]) == SHOWN, key
     assert [plot.pattern for plot in found.plots if plot.kind == "curves"] == SHOWN
     assert found.facts["patterns"] == ", ".join(SHOWN)
-    assert "In toy the drift of joint_damping changes nothing." in found.limits
+    assert "In toy the drift of joint_damping has no effect." in found.limits
     assert patterns_in(found.tables["recovery"]) == ["square"]
     method, _, raw, paper, *_ = (cell.text for cell in found.tables["recovery"].rows[0])
     assert (method, float(raw) > 0, paper) == ("SAC", True, "–")
@@ -144,4 +144,4 @@ def test_a_pattern_that_nothing_describes_is_shown_last_and_the_report_says_so()
     assert patterns_in(found.tables["main"]) == ["steady", "ramp", "square"]
     assert any("does not describe square: shown as gradual drift" in text for text in found.limits)
     assert found.tables["recovery"].groups == []
-    assert "no recovery to measure" in found.tables["recovery"].notes[0]
+    assert "so recovery is not defined" in found.tables["recovery"].notes[0]

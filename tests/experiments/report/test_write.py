@@ -99,7 +99,7 @@ def test_a_single_seed_without_references_weights_and_floor_still_gets_a_report(
     write_manifest(directory, {})
     text = html.unescape(write_report(directory, replicates=FEW).read_text())
     Page(text)
-    assert "there is no interval and no claim can be made" in text
+    assert "there are no intervals and no tests" in text
     assert "nAUC needs SAC on Steady" in text
     assert "need the random policy's return" in text
     assert "the weight was not logged" in text

@@ -142,19 +142,19 @@ def test_a_study_is_its_command_and_its_file(tmp_path):
         again = Study.from_file(tmp_path / name).config
         assert again == (study.config if name.endswith("toml") else Study("hopper", "ppo").config)
     (tmp_path / "bad.toml").write_text("sedes = 3")
-    with pytest.raises(ValueError, match="'sedes' is no option of a study; did you mean 'seeds'"):
+    with pytest.raises(ValueError, match="'sedes' is not an option of a study; did you mean 'seeds'"):
         Study.from_file(tmp_path / "bad.toml")
     sweep = {"kappa": [0.1234567, 2]}
     assert Study("toy", "sac+aes", sweep=sweep).to_toml().endswith('sweep = ["kappa=0.1234567,2"]\n')
     assert Study("toy", Method("sac", burst)).command() == f"aesjax run --schedules {__name__}:burst"
-    with pytest.raises(ValueError, match="'other' is an object of this process, which no command finds"):
+    with pytest.raises(ValueError, match="'other' is defined only in this process; save it in a module"):
         Study("toy", Method("sac", as_schedule(lambda *, base: fixed(base), name="other"))).command()
 
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("methods = 3", "a method is a Method or a string such as 'sac.aes'; got int"),
+        ("methods = 3", "a method must be a Method or a text such as 'sac.aes'; got int"),
         ('steps = "1600"', "steps must be a whole number; got '1600'"),
         ("steps = 1600.5", "steps must be a whole number"),
         ("observe = 1", "observe must be text"),
@@ -186,6 +186,7 @@ KEPT = {
         seeds=range(1, 11),
         preset="paper",
         steps=40_000,
+        num_envs=4,
     ),
     "responses-isaac-ant-ppo": Study(
         envs.make("isaac_ant"),

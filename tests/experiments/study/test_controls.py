@@ -91,7 +91,7 @@ def test_a_constant_at_the_mean_is_the_mean_of_the_run_it_came_from(study, playe
         ("permuted", "'permuted' needs the method it is made of"),
         ("playback:blocks=3:of=aes", "control 'playback' has no option 'blocks'; allowed: of"),
         ("permuted:blocks=1:of=aes", "'blocks' of control 'permuted' is a whole number, at least 2; got 1"),
-        ("permuted:of=aes_r", "give its folder, --controls-from"),
+        ("permuted:of=aes_r", "give its folder by --controls-from"),
     ],
 )
 def test_a_control_that_is_not_one_is_refused(tmp_path, capsys, schedules, text):
@@ -102,7 +102,7 @@ def test_a_control_that_is_not_one_is_refused(tmp_path, capsys, schedules, text)
 def test_a_record_that_does_not_fit_is_refused(study, tmp_path, capsys):
     for schedules, record, text in (
         ("permuted:of=aes_r", study, "evaluations"),
-        ("aes_r", study, "no control among --schedules plays it"),
+        ("aes_r", study, "no control among --schedules uses it"),
         ("permuted:of=aes_r", tmp_path, "there is no streams.parquet"),
     ):
         words = ["--task", "toy", "--patterns", "abrupt", "--out", tmp_path / "new", "--schedules", schedules]
@@ -125,5 +125,5 @@ def test_a_record_that_was_changed_is_refused(study, tmp_path):
     copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints", "agents"))
     config = small("permuted:of=aes_r:gain=4", seeds="1", controls_from=copy)
     (copy / "streams.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueError, match="not what the study was configured with"):
+    with pytest.raises(ValueError, match="is missing, or changed after the study was configured"):
         records_of(config, share_of(config, "ppo"))

@@ -35,8 +35,8 @@ def test_sizes_are_those_of_the_study_and_the_memory_adds_up():
 @pytest.mark.parametrize(
     ("options", "steps", "pieces"),
     [
-        ({}, 50, 1),  # short already
-        ({"preset": "paper"}, 50, 5),
+        ({"steps": 4_000}, 40, 1),  # short already
+        ({"preset": "paper"}, 40, 25),
         ({"carriers": "ppo", "task": "hopper", "preset": "mujoco-paper", "engine": "mujoco"}, None, None),
     ],
 )
@@ -54,7 +54,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys, monkeypa
     monkeypatch.setattr("experiments.session.forecast.forecast", partial(forecast, seconds=0.1))
     assert main(["run", "--out", str(tmp_path / "new"), "--dry-run", *FAST]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("sac: 2 runs of 2,000 environment steps and 468 updates, 4,000 steps in all; 1 batches of 2")
+    assert said.startswith("sac: 2 runs of 2,000 environment steps and 1,872 updates, 4,000 steps in all; 1 batch")
     assert re.search(r"a batch is 100 times \S+ s of training and 101 evaluations of \S+ s", said)
     assert re.search(r"^estimated: \d+ s \(.*\) on 2 cpu devices, without the report; nothing was written$", said, re.M)
     assert not any(tmp_path.iterdir())

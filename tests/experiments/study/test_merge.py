@@ -35,7 +35,7 @@ def test_two_tasks_are_measured_as_one_family(tmp_path, capsys):
     assert merged.floors == {"hopper": 3.0, "ant": 3.0}
     assert len(merged.runs) == 16
     tables = (out / "report" / "tables.md").read_text()
-    assert "mujoco numbers average 5 tasks, ours 2" in tables
+    assert "mujoco numbers average 5 tasks, these 2" in tables
     metrics = pl.read_parquet(out / "report" / "metrics.parquet")
     assert {"ant", "hopper"} <= set(metrics["task"].drop_nulls())
 
@@ -66,7 +66,7 @@ def test_a_run_that_both_studies_hold_counts_once_or_is_named(tmp_path):
     assert len(runs) == len({(r["method"], r["pattern"], r["seed"]) for r in runs}) == 12
     moved = pl.when(method="SAC", pattern="abrupt", seed=2).then(pl.col("return_mean") + 1e-6).otherwise("return_mean")
     other = save(tmp_path / "other", curves.with_columns(return_mean=moved))
-    with pytest.raises(ValueError, match=r"studies hold SAC on toy, 'abrupt', seed 2, with different numbers"):
+    with pytest.raises(ValueError, match=r"studies have different numbers of SAC on toy, 'abrupt', seed 2"):
         merge_studies([first, other], tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
@@ -100,7 +100,7 @@ def test_patterns_of_one_name_that_are_not_the_same_are_refused(tmp_path):
 
 @pytest.mark.parametrize("words", [["a", "b"], []])
 def test_the_command_names_what_it_needs(words, capsys):
-    assert "or several and --out" in refused(capsys, "report", *words)
+    assert "or several folders and --out" in refused(capsys, "report", *words)
 
 
 def test_the_optimum_of_both_studies_is_kept_by_pattern_and_seed(tmp_path):

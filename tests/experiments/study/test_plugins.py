@@ -122,7 +122,7 @@ def test_a_configuration_holds_the_source_of_every_object_and_reading_it_imports
     read = config_from_json(stored)
     assert (read.to_json(), names(read)) == (stored, [row])
     (tmp_path / "config.json").write_text(json.dumps(stored))
-    with pytest.raises(ValueError, match="from outside, and reading a study imports nothing: type its complete"):
+    with pytest.raises(ValueError, match=r"custom objects, which are not stored: .*; give its complete"):
         begun(tmp_path)
     assert outside not in sys.modules
 
@@ -150,7 +150,7 @@ def test_the_adaptation_that_the_documentation_shows_works_and_can_be_swept(outs
         ("{m}:HOLD", "schedule '{m}:HOLD'"),
         ("aes_r+{m}:HOLD", "must be of type Adaptation; got Pattern"),
         ("{m}.py:half", "type '{m}:half', without .py"),
-        ("half", "one of your own is typed as module:name"),
+        ("half", "a custom one is given as module:name"),
         ("{m}:half,{m}_too:half", "are both called 'SAC+HALF' in tables"),
         ("{m}:picky", "cannot be used with carrier 'sql': it reads log_prob"),
         ("{m}_ends:task", "cannot be used: SystemExit"),
@@ -196,7 +196,7 @@ class Point:
 
 def point(reward=lambda x: -x**2, observed=lambda x: x[None]):
     channel = Channel("offset", -1.0, 1.0, 0.0)
-    return Task("point", "mine", Point(reward, observed), 0.0, (channel,), lambda p, v: v[0], True, "a point")
+    return Task("point", "mine", Point(reward, observed), 0.0, (channel,), lambda p, v: v[0], "a point")
 
 def raising(x):
     raise RuntimeError("no such joint")
@@ -293,14 +293,14 @@ def test_a_study_of_a_cell_that_was_stopped_is_resumed_by_the_same_cell_to_equal
         with pytest.raises(Interrupted):
             of_cell().run(tmp_path / "stopped", quiet=True)
     for edited in (CELL.replace("0.5", "0.25"), CELL.replace("+ 1", "+ 2")):
-        with pytest.raises(ValueError, match="'pulse' is not the one that the study was trained with"):
+        with pytest.raises(ValueError, match="'pulse' differs from the object that the study was trained with"):
             of_cell(edited).run(tmp_path / "stopped", quiet=True)
     results = of_cell().run(tmp_path / "stopped", quiet=True)
     for name in ("curves.parquet", "streams.parquet"):
         assert len({(tmp_path / out / name).read_bytes() for out in ("undisturbed", "stopped")}) == 1
     assert results.policy("SAC+pulse", "steady", 1).evaluate(episodes=2).shape == (2,)
     assert results.replay(Method("sac", run_cell()))["replayed"].to_list() == ["SAC+pulse"]
-    with pytest.raises(ValueError, match="is not the one"):  # also of a finished study
+    with pytest.raises(ValueError, match="differs from the object"):  # also of a finished study
         of_cell(CELL.replace("0.5", "0.25")).run(tmp_path / "stopped", quiet=True)
 
 
@@ -308,7 +308,7 @@ def test_an_object_of_a_cell_is_part_of_the_configuration_and_of_no_command():
     stored = configured(of_cell()).to_json()
     assert "def pulse(*, base, share=0.5):" in stored["methods"][0]["schedule"]["source_text"]
     assert config_from_json(stored).carriers == ("sac",)
-    with pytest.raises(ValueError, match="schedule 'pulse' is an object of this process"):
+    with pytest.raises(ValueError, match="schedule 'pulse' is defined only in this process"):
         of_cell().command()
     assert Method("sac", plugins.find("schedule", aes_r)) == Method("sac", "aes_r")
 
@@ -328,8 +328,8 @@ def test_a_study_of_a_module_is_resumed_unless_the_module_was_edited(outside, tm
     for name in ("manifest.json", "curves.parquet"):
         (tmp_path / "out" / name).unlink()
     config.write_text(stored.replace("def ", "def  ").replace("weight=0.07", "weight=0.08"))
-    assert "is not the one that the study was trained with" in refused(capsys, "run", *argv, "--resume")
-    assert "reading a study imports nothing" in refused(capsys, "run", *argv[-3:], "--resume")
+    assert "differs from the object that the study was trained with" in refused(capsys, "run", *argv, "--resume")
+    assert "custom objects, which are not stored" in refused(capsys, "run", *argv[-3:], "--resume")
     config.write_text(stored)
     assert main(["run", *argv, "--resume"]) == 0
     assert main(["report", str(tmp_path / "out")]) == 0

@@ -134,15 +134,15 @@ def test_a_submission_that_slurm_refuses_waits_and_a_part_that_it_ended_shows_it
     out = tmp_path / "study"
     assert main(["submit", *STUDY, "--parts", "2", "--out", str(out)]) == 2
     text = capsys.readouterr().err  # after sbatch's own
-    assert "sbatch refused the job" in text
+    assert "sbatch rejected the job" in text
     assert f"correct the options: aesjax submit --resume --out {out}" in text
     lines = lines_of(capsys, out)
     assert lines[0].endswith("8 runs in 2 parts, 0 done")
     assert [line.split() for line in lines[1:3]] == [["part", n, "waiting", "4", "runs"] for n in "12"]
     assert "2 of its 2 parts have not ended (1, 2)" in refused(capsys, "join", out)
-    assert "add --resume to go on with its parts" in refused(capsys, "submit", "--out", out, *STUDY, "--parts", "2")
+    assert "add --resume to continue its parts" in refused(capsys, "submit", "--out", out, *STUDY, "--parts", "2")
     assert "leave out its options" in refused(capsys, "submit", "--resume", "--out", out, "--seeds", "1:6")
-    assert "go on with aesjax submit" in refused(capsys, "run", "--out", out, *STUDY, "--resume")
+    assert "run aesjax submit" in refused(capsys, "run", "--out", out, *STUDY, "--resume")
 
     dataclasses.replace(read_plan(out), jobs={"1": "12_0", "2": "12_1"}).write()
     install(slurm, "sacct", "printf 'JobID|State|NodeList\\n12_0|OUT_OF_MEMORY|a\\n12_1|PENDING|\\n12_0.0|FAILED|a\\n'")

@@ -80,7 +80,7 @@ def test_a_sweep_in_batches_resumes_from_the_middle_and_from_no_other_shape(tmp_
     saved = checkpoint.load_newest(tmp_path, "x", jax.ShapeDtypeStruct((2,), np.float32))
     resumed = ordered([saved.rows, *(now.rows for now in rest)], labels(5))
     assert resumed.equals(ordered(frames, labels(5)))
-    with pytest.raises(checkpoint.CheckpointError, match="stacks runs otherwise than 4 at a time"):
+    with pytest.raises(checkpoint.CheckpointError, match="does not have batches of 4 runs"):
         trained(5, Batches(4, 2, 1), tmp_path)
 
 

@@ -77,7 +77,7 @@ def test_a_policy_starts_a_study_and_so_do_runs_on_one_other_pattern(begun, tmp_
     assert config.warm_start["run"] == {"method": "PPO+auto", "pattern": "abrupt", "seed": 2, "step": STEPS}
     assert config_from_json(config.to_json()) == config
     assert [run["seed"] for run in read(begun, "ppo", policy.run).runs] == [2]
-    with pytest.raises(ValueError, match="no text names a Policy to start with"):
+    with pytest.raises(ValueError, match="a Policy as start has no text"):
         Study("toy_multigoal_classic", "ppo", start=policy).to_toml()
     with pytest.raises(ValueError, match="has, of carrier 'ppo', no finished run of"):
         read(begun, "ppo", policy.run | {"step": 5})

@@ -1,0 +1,100 @@
+"""The page about a schedule in one's own agent: its code runs, and the weight does as the page says."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aesjax import Signals, aes_r, td_quantile
+from tests.pages import ROOT, blocks
+
+PAGE = ROOT / "docs" / "use_in_agent.md"
+FIVE_LINES, RING, _, IN_TORCH, IN_SB3, TIMING = blocks(PAGE, "python")
+
+
+def run(code):
+    scope = {}
+    exec(compile(code, PAGE.name, "exec"), scope)
+    return scope
+
+
+def counting(agent, batch, weight):
+    """A learner that counts its gradient steps; its batches are their TD errors."""
+    return agent + 1, batch
+
+
+def test_the_weight_of_the_five_lines_follows_the_size_of_the_residuals():
+    assert [f"  # {number}" in FIVE_LINES for number in range(1, 7)] == [True] * 5 + [False]
+    scope = run(FIVE_LINES)
+    scope["learn"] = counting
+    assert scope["state"].weight == pytest.approx(0.2)
+    for size, weight in ((0.04, 0.2), (0.25, 0.5), (9.0, 1.0)):  # at most lambda_max
+        agent, state = 0, scope["state"]
+        for _ in range(3):
+            agent, state = scope["gradient_step"](agent, jnp.full((2, 16), -size), state)
+        assert state.weight == pytest.approx(weight, rel=1e-5)
+        assert agent == 3
+
+
+def test_doubled_residuals_for_a_hundredth_of_the_updates_raise_the_weight_of_aes_by_less_than_half_a_percent():
+    schedule = run(FIVE_LINES)["schedule"]
+
+    def update(state, size):
+        state = schedule.update(Signals(td_error=size[None]), state)
+        return state, state.weight
+
+    sizes = jnp.full(10_200, 0.1).at[10_000:10_100].set(0.2)
+    weights = np.asarray(jax.lax.scan(update, schedule.init(), sizes)[1])
+    assert 1.003 < weights[10_000:].max() / weights[9_999] < 1.005
+
+
+def test_aes_r_rises_with_fresh_residuals_over_several_gradient_steps_and_environments():
+    scope = run(RING)
+    learn_from, envs, steps = scope["learn_from"], scope["ENVS"], scope["GRADIENT_STEPS"]
+    scope |= {"learn": counting, "td_errors": lambda agent, arrived, weight: arrived}
+    agent, state, fresh = 0, scope["state"], scope["fresh"]
+    for size, above in ((1.0, 1.0), (4.0, 1.2)):
+        for _ in range(300):
+            arrived, batches = jnp.full((2, envs), size), jnp.ones((steps, 2, 32))
+            agent, state, fresh = learn_from(agent, arrived, batches, state, fresh)
+        assert above <= state.weight / 0.05 < above + 1.0
+    assert agent == state.count == 600 * steps
+    assert (fresh.td_error == 4.0).all()
+
+
+def test_aes_r_without_a_ring_reads_the_update_batch():
+    text = 'aes_r(td_quantile(source="update"), base=0.05, updates=100_000)'
+    assert f"`{text}`" in PAGE.read_text()
+    schedule = eval(text, {"aes_r": aes_r, "td_quantile": td_quantile})
+    update, state = jax.jit(schedule.update), schedule.init()
+    for size in (*[1.0] * 300, *[4.0] * 300):
+        state = update(Signals(td_error=jnp.full(64, size)), state)
+    assert state.weight > 1.2 * 0.05
+
+
+@pytest.mark.slow
+def test_the_weight_of_the_torch_agent_rises_after_the_change(capsys):
+    pytest.importorskip("torch", reason="`make test-all` installs PyTorch")
+    scope = run(IN_TORCH)
+    weights, change = np.asarray(scope["weights"]), scope["change"]
+    assert weights.shape == (scope["STEPS"],)
+    np.testing.assert_allclose(weights[change - 100 : change], 0.05, rtol=0.1)
+    assert weights[change:].max() > 0.12
+    assert weights[-1] < 0.7 * weights.max()
+    assert len(capsys.readouterr().out.split()) == 2
+
+
+@pytest.mark.slow
+def test_the_weight_of_stable_baselines3_is_at_its_clip(capsys):
+    pytest.importorskip("stable_baselines3", reason="`make test-all` installs Stable-Baselines3")
+    run(IN_SB3)
+    assert float(capsys.readouterr().out) == pytest.approx(0.1)
+
+
+@pytest.mark.slow
+def test_a_compiled_update_costs_far_less_than_one_that_is_not(capsys):
+    run(TIMING)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, *_ in lines] == ["aes_r", "aes_c"]
+    for _, compiled, plain in lines:
+        assert 10 * float(compiled) < float(plain)
