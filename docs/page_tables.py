@@ -44,7 +44,7 @@ class Contrast(NamedTuple):
     """One row of a table: a method minus its opponent, pattern by pattern, on the runs of one task of a record."""
 
     label: str
-    source: str  # RECORD/STUDY,STUDY*: of these names, or names that begin so
+    source: str  # RECORD/STUDY,STUDY*: of these names; * stands for any part
     task: str
     first: str
     second: str | tuple[str, ...]  # several: the best of them, setting by setting, on the runs of the table
@@ -78,7 +78,7 @@ def runs_of(source: str, task: str) -> pl.DataFrame:
     """The runs of some studies of a record on one task."""
     name, _, studies = source.partition("/")
     name_is = pl.col("study")
-    own = [name_is.str.starts_with(of[:-1]) if of.endswith("*") else name_is == of for of in studies.split(",")]
+    own = [name_is.str.contains(f"^{of.replace('*', '.*')}$") for of in studies.split(",")]
     return record.read(RESULTS / name).runs.filter(pl.any_horizontal(own), task=task)
 
 
@@ -160,6 +160,7 @@ HC, HT = (
 )
 HC_PPO, HO = "halfcheetah-ppo*", "hopper-sac*"
 ANT = "isaac-ant-ppo*"
+NEWER = ("toy", "reacher")
 CHOICE, CONFIRMATION = tuple(range(1, 11)), tuple(range(11, 21))
 _SMALL = {RECENT: "`fixed+recent`, 1:4", UTD: "`fixed+recent`, 1:1"}
 
@@ -228,6 +229,11 @@ FAMILIES = {
             for c in ("SQL", "MEow")
             for source in (f"earlier/responses-toy-{c.lower()}",)
         ],
+    ),
+    "recent": Family(
+        "SAC `fixed+recent` minus `fixed`",
+        [Contrast(f"`{task}`", f"grid/*-{task}-*-sac*", task, f"SAC+{RECENT}", "SAC+fixed") for task in NEWER],
+        (*PATTERNS, "sawtooth"),
     ),
     "small-tasks": Family(
         "SAC: return minus a constant weight's, 1:4",

@@ -33,6 +33,7 @@ FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 MARGIN = 0.05
 #: Share of seeds in which an agent has to end above its untrained policy without drift, or its task judges no claim.
 LEARNED = 0.8
+HAS_LEARNED = pl.col("trained").any() | ((pl.col("final_return") > pl.col("untrained")).mean() >= LEARNED)
 FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
 #: (task, carrier, pattern)
@@ -100,9 +101,7 @@ class Evidence:
         steady = self.runs.filter(pl.col("method") == pl.col("label"), pattern=STEADY)  # baselines
         gains = steady.group_by("rank", pl.col("label").alias("carrier"))
         self._gains = gains.agg(pl.col("nauc_task_safe").mean().alias("gain"))
-        above = (pl.col("final_return") > pl.col("untrained")).mean() < LEARNED
-        untrained = steady.filter(~pl.col("trained")).group_by("rank", pl.col("label").alias("carrier"))
-        self.idle = untrained.agg(above.alias("idle")).filter("idle")
+        self.idle = gains.agg(idle=~HAS_LEARNED).filter("idle")
         self._methods: dict[int, list[dict[str, Any]]] = {}  # by rank
         for row in self.runs.unique(["rank", "method"], maintain_order=True).rows(named=True):
             self._methods.setdefault(row["rank"], []).append(row)

@@ -15,6 +15,7 @@ from experiments.paper.design import APPENDIX
 from experiments.paper.evidence import BASELINE as OWN
 from experiments.paper.evidence import (
     CARRIERS,
+    HAS_LEARNED,
     MARGIN,
     NOTHING,
     PATTERNS,
@@ -68,9 +69,12 @@ BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT = (
 
 
 def settings(runs: pl.DataFrame) -> Iterator[Setting]:
-    """Every setting with enough seeds, runs without drift, published AES and a constant."""
+    """Every setting of an agent that learned, with enough seeds, runs without drift, published AES and a constant."""
+    runs = runs.filter(~pl.col("study").str.starts_with("appendix"))
     for (task, steps, carrier, *_), own in runs.group_by(_SETTING, maintain_order=True):
-        if own["seed"].n_unique() >= ENOUGH and STEADY in own["pattern"] and {"aes", "fixed"} <= set(own["schedule"]):
+        steady = own.filter(~pl.col("method").str.contains(r"\+"), pattern=STEADY)
+        enough = own["seed"].n_unique() >= ENOUGH and {"aes", "fixed"} <= set(own["schedule"])
+        if enough and steady.select(HAS_LEARNED).item():
             yield _setting(task, steps, carrier, own)
 
 
@@ -167,6 +171,7 @@ _VERDICT = {
     "kappa tuned, against a tuned constant": (TUNED, "tuned"),
     "level: published, against its mean-matched constant": (LEVEL, "published"),
     "timing: published, against its time-permuted weights": (TIMING, "published"),
+    "instead: `fixed+recent`, against a tuned constant": ("`fixed+recent`", "tuned"),
 }
 
 
@@ -278,7 +283,7 @@ def paper_tables(runs: pl.DataFrame) -> str:
     behind = [
         [f"`{t}` {c}", *_scale(evidence.runs.filter(rank=rank, label=c), c), "above" if learned else "not learned"]
         for frame, learned in ((used, True), (idle, False))
-        for t, c, rank in frame.sort("task", "carrier").iter_rows()
+        for t, c, rank in frame.sort("task", "carrier", "rank").iter_rows()
     ]
     head = ["runs", "steps", "seeds", "begin", "drift", "untrained policy", "last tenth", "random policy", "tables"]
     return "\n".join([*parts, _markdown(head, behind)])
