@@ -161,6 +161,7 @@ HC, HT = (
 HC_PPO, HO = "halfcheetah-ppo*", "hopper-sac*"
 ANT = "isaac-ant-ppo*"
 NEWER = ("toy", "reacher")
+RESETS = "PPO+fixed+reset[reset.every={},reset.strength=0.5]"
 CHOICE, CONFIRMATION = tuple(range(1, 11)), tuple(range(11, 21))
 _SMALL = {RECENT: "`fixed+recent`, 1:4", UTD: "`fixed+recent`, 1:1"}
 
@@ -177,6 +178,15 @@ _ON_ROBOTS = [
     ("HalfCheetah PPO", HC_PPO, "halfcheetah", "PPO", _RESETS),
     ("Ingenuity PPO", "ingenuity-ppo", "isaac_ingenuity", "PPO", _RESETS),
 ]
+
+
+def _newer(label: str, first: str, second: str, seeds: tuple[int, ...]) -> list[Contrast]:
+    """Rows of the small studies of SAC, a task each."""
+    return [
+        Contrast(f"`{task}` {label}".rstrip(), "earlier/small-tasks", task, f"SAC+{first}", f"SAC+{second}", seeds)
+        for task in ("toy", *MECHANICS)
+    ]
+
 
 #: The tables of differences, by name.
 FAMILIES = {
@@ -235,12 +245,23 @@ FAMILIES = {
         [Contrast(f"`{task}`", f"grid/*-{task}-*-sac*", task, f"SAC+{RECENT}", "SAC+fixed") for task in NEWER],
         (*PATTERNS, "sawtooth"),
     ),
-    "small-tasks": Family(
-        "SAC: return minus a constant weight's, 1:4",
+    "recent-small": Family(
+        "SAC `fixed+recent` minus `fixed`",
         [
-            *small("SAC", _SMALL, ("toy", *MECHANICS), CHOICE),
-            *small("SAC", {UTD: "`fixed+recent`, 1:1, new seeds"}, ("toy", *MECHANICS), CONFIRMATION),
+            *_newer("1:1", f"{UTD}[base=0.03]", "fixed+utd[base=0.03]", CHOICE),
+            *_newer("1:4", RECENT, "fixed", CHOICE),
+            *_newer("1:4, new seeds", RECENT, "fixed", CONFIRMATION),
         ],
+    ),
+    "steps-small": Family("SAC `fixed`: 1:1 minus 1:4", _newer("", "fixed+utd[base=0.03]", "fixed[base=0.03]", CHOICE)),
+    "resets": Family(
+        "PPO `fixed+reset` minus PPO",
+        [
+            Contrast(f"`{task}`, every {every * 100:.0f} %", f"grid/*-{task}-*-ppo", task, RESETS.format(every), "PPO")
+            for task in ("toy", "reacher", "cartpole_swingup", "pendulum")
+            for every in (0.2, 0.17, 0.23)
+        ],
+        (*PATTERNS, "sawtooth"),
     ),
     "small-tasks-others": Family(
         "return minus a constant weight's, 1:4",

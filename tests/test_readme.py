@@ -5,7 +5,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import jax
@@ -110,16 +109,26 @@ def text(page):
 
 
 def test_the_counts_of_what_helps_are_those_of_the_tables():
-    better = Counter()
-    for name in ("small-tasks", "small-tasks-others"):
+    def counted(name, toy):
         family = tables.FAMILIES[name]
-        for (at, _), found in tables.tested(family).items():
-            row = family.rows[at]
-            if row.first.endswith(tables.UTD) and (not row.seeds or row.seeds == tables.CONFIRMATION):
-                better[row.first.partition("+")[0], found.outcome] += 1
-    assert better == {("SAC", "better"): 14, ("SAC", "not significant"): 1, ("SQL", "better"): 5, ("MEow", "better"): 5}
-    counts = "SAC: better in 14 of 15 settings of three tasks; SQL, MEow: 10 of 10 on one task"
-    assert counts in text("docs/choose.md")
+        found = [
+            each.outcome for (at, _), each in tables.tested(family).items() if (family.rows[at].task == "toy") == toy
+        ]
+        return found.count("better"), found.count("worse"), len(found)
+
+    (better, worse, settings), steps = counted("steps-small", toy=False), counted("steps-small", toy=True)
+    assert (better, settings, worse, steps) == (10, 10, 0, (1, 0, 5))
+    assert "better in 10 of 10 settings of two mechanical tasks, 1 of 5 on the toy task" in text("docs/choose.md")
+    assert "better than a quarter in ten of ten settings of two mechanical tasks" in text("README.md")
+    (better, worse, settings), (gains, losses, others) = counted("resets", toy=True), counted("resets", toy=False)
+    counts = (
+        f"better in {better} of {settings} settings and worse in {worse}; on the mechanical tasks they are worse in"
+    )
+    assert f"{counts} {losses} of {others} and better in {gains}." in text("docs/what_helps.md")
+    counts = f"{better} of {settings} settings of the toy task; on three mechanical tasks they are worse in {losses} of"
+    assert f"{counts} {others}" in text("docs/choose.md")
+    better, worse, settings = counted("robots", toy=False)
+    assert f"({worse} of {settings} worse, {better} better)" in text("docs/results.md")
 
 
 def test_its_counts_of_claims_are_those_of_the_audit():

@@ -91,6 +91,6 @@ def read_signal(reader: str, signals: Signals, field: str) -> Array:
         raise ValueError(f"{reader} needs Signals.{field} of shape {shape}, which the carrier does not report (None).")
     value = jnp.asarray(value)
     if value.ndim != rank or value.size == 0:
-        hint = " Reduce over critics first." if value.ndim > rank else ""
+        hint = " Flatten it: td_error.ravel()." if value.ndim > rank else ""
         raise ValueError(f"{reader} needs Signals.{field} of shape {shape}; got {value.shape}.{hint}")
     return value.astype(jnp.float32)

@@ -31,9 +31,10 @@ TASKS: Mapping[str, tuple[str, ...]] = {
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 #: A claim of no cost needs an interval within this share of the baseline's gain over the random policy without drift.
 MARGIN = 0.05
-#: Share of seeds in which an agent has to end above its untrained policy without drift, or its task judges no claim.
+#: Share of seeds in which an agent has to end above its untrained policy and above random actions without drift.
 LEARNED = 0.8
-HAS_LEARNED = pl.col("trained").any() | ((pl.col("final_return") > pl.col("untrained")).mean() >= LEARNED)
+_ABOVE = pl.col("final_return") > pl.max_horizontal("untrained", "floor")
+HAS_LEARNED = pl.col("trained").any() | (_ABOVE.mean() >= LEARNED)
 FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
 #: (task, carrier, pattern)
@@ -89,7 +90,7 @@ class Evidence:
 
     ``runs`` has their rows with the carrier's label and the ``rank`` of their group: those with the longest horizon
     first, then those with the most runs. Carriers that began untrained and did not learn judge no claim: without drift
-    the baseline ends above the return of its untrained policy in fewer than four seeds of five (`LEARNED`).
+    the baseline ends above its untrained policy and above random actions in fewer than four seeds of five (`LEARNED`).
     """
 
     def __init__(self, runs: pl.DataFrame) -> None:

@@ -132,8 +132,8 @@ class Results:
 
         Columns: pattern, pairs, difference (method minus opponent), low and high (95 % interval: Student's t below ten
         pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), and outcome: "better"
-        or "worse" where p_holm < 0.05 with at least five pairs, else "not significant". Without pairs the numbers are
-        NaN and the outcome is null, as for nAUC without SAC's runs on the pattern steady.
+        or "worse" where p_holm < 0.05 with at least five pairs, else "not significant". A pattern without pairs has NaN
+        and null.
 
         Args:
           method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", where a
@@ -142,7 +142,7 @@ class Results:
           patterns: by default all.
 
         Raises:
-          UnknownNameError, ValueError: an unknown method or pattern, or a metric without comparisons.
+          UnknownNameError, ValueError: an unknown method or pattern, or a metric without comparisons or pairs.
         """
         import polars as pl
 
@@ -160,6 +160,9 @@ class Results:
             if comparable(name, pattern):
                 pair = paired(study, column, scope, method, opponent, pattern, name, draw)
                 rows.append((pattern, pair.pairs, *pair.interval, pair.p))
+        if not any(row[1] for row in rows):
+            hint = "; nAUC needs runs of SAC on the pattern steady, metric='return' does not" if "nauc" in name else ""
+            raise ValueError(f"no pairs of runs of {method} and {opponent} have a value of {metric!r}{hint}")
         adjusted = holm([row[-1] for row in rows])
         outcomes = [outcome_of(r[2], p, name, r[1]) if r[1] else None for r, p in zip(rows, adjusted, strict=True)]
         schema = {"pattern": str, "pairs": int} | dict.fromkeys(("difference", "low", "high", "p"), float)

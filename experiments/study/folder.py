@@ -64,19 +64,6 @@ class Owner:
         self.release()
 
 
-def in_use(directory: Path) -> bool:
-    """Return whether a process holds the lock of ``directory``."""
-    if (path := directory / LOCK).exists():
-        try:
-            with FileLock(path, blocking=False):
-                return False
-        except Timeout:
-            return True
-        except OSError:  # a read-only folder
-            return False
-    return False
-
-
 def clean(directory: Path) -> None:
     """Remove the leftovers of killed processes from a folder whose lock is held."""
     for path in (path for pattern in _LEFTOVERS for path in directory.glob(pattern)):

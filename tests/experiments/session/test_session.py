@@ -90,6 +90,8 @@ def test_a_comparison_is_the_reports_own(results):
             results.compare(wrong, "SAC")
     with pytest.raises(ValueError, match=r"name one of SAC\+AES\[kappa=0.1\], SAC\+AES\[kappa=0.3\]"):
         results.compare("SAC+AES", "SAC")
+    with pytest.raises(ValueError, match=r"no pairs of runs of .* have a value of 'drop_ratio'"):
+        results.compare("SAC+AES[kappa=0.1]", "SAC", metric="drop_ratio", patterns="steady")
 
 
 def test_a_plot_marks_the_changes(results):

@@ -69,7 +69,8 @@ def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(tmp_path, mon
     folder, fate = tmp_path / "study", tmp_path / "fate"
     monkeypatch.setenv("FATE", str(fate))
     fate.write_text("die 125")
-    config = config_of("sac", "aes_r", task="bridge:tests.envs.bridge.points:mortal", patterns="abrupt", seeds=2)
+    mortal = "bridge:tests.envs.bridge.points:mortal"
+    config = config_of("sac", "aes_r", task=mortal, patterns="abrupt", seeds=2, num_envs=4)
     config = dataclasses.replace(config, steps=800, evaluations=5, replay_capacity=200)
     with pytest.raises(Stopped, match="exit code 17"):
         train(claim(config, folder, resume=False), checkpoint_seconds=0.0)

@@ -27,7 +27,7 @@ from tests.refusals import refused
 from tests.waiting import wait_until
 
 TASK = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--steps", "400", "--no-report"]
-STUDY = [*TASK, "--schedules", "baseline,aes_r", "--seeds", "1:4"]  # eight runs
+STUDY = [*TASK, "--schedules", "baseline,aes_r", "--seeds", "1:4", "--num-envs", "4"]  # eight runs
 #: A job's process leaves its number beside the commands; a second submission is job 8.
 COMMANDS = {
     "srun": """
