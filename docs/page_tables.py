@@ -160,7 +160,7 @@ HC, HT = (
 )
 HC_PPO, HO = "halfcheetah-ppo*", "hopper-sac*"
 ANT = "isaac-ant-ppo*"
-NEWER = ("toy", "reacher", "cartpole_swingup")
+NEWER = ("toy", "reacher", "cartpole_swingup", "pendulum")
 RESETS = "PPO+fixed+reset[reset.every={},reset.strength=0.5]"
 CHOICE, CONFIRMATION = tuple(range(1, 11)), tuple(range(11, 21))
 _SMALL = {RECENT: "`fixed+recent`, 1:4", UTD: "`fixed+recent`, 1:1"}

@@ -127,6 +127,14 @@ def test_the_counts_of_what_helps_are_those_of_the_tables():
     assert f"{counts} {losses} of {others} and better in {gains}." in text("docs/what_helps.md")
     counts = f"{better} of {settings} settings of the toy task; on three mechanical tasks they are worse in {losses} of"
     assert f"{counts} {others}" in text("docs/choose.md")
+    family = tables.FAMILIES["recent"]
+    found = [(family.rows[at].task, each.outcome) for (at, _), each in tables.tested(family).items()]
+    outcomes = [outcome for _, outcome in found]
+    assert {task for task, outcome in found if outcome == "worse"} == {"pendulum"}
+    counts = (
+        f"better in {outcomes.count('better')} of {len(found)} settings and worse in {outcomes.count('worse')}, all on"
+    )
+    assert f"{counts} the pendulum" in text("docs/what_helps.md")
     better, worse, settings = counted("robots", toy=False)
     assert f"({worse} of {settings} worse, {better} better)" in text("docs/results.md")
 
