@@ -5,6 +5,7 @@
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,10 +132,10 @@ def _study(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
     config, manifest = dict(results.config), results.manifest
     for part in (part for part in ("controls", "warm_start") if config.get(part)):
         config[part] = config[part] | {"from": Path(config[part]["from"]).name}
-    unfinished = [run for run in manifest.get("runs", ()) if run["status"] != "finished"]
-    return {"config": config, **{n: manifest.get(n) for n in _ABOUT}, "unfinished": unfinished}, results.rows(
-        store.CURVES
-    )
+    about = {name: manifest.get(name) for name in _ABOUT}
+    about["command"] = re.sub(r"(?<= )/\S*/", "", about["command"] or "")  # without folders of this machine
+    about["unfinished"] = [run for run in manifest.get("runs", ()) if run["status"] != "finished"]
+    return {"config": config, **about}, results.rows(store.CURVES)
 
 
 def scores(curves: pl.DataFrame, studies: Mapping[str, Any]) -> pl.DataFrame:
