@@ -28,13 +28,8 @@ MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- /table -->)", flags=re.
 RECENT = "fixed+recent"
 UTD = "fixed+recent+utd"
 CHANGE = "AES-C+refresh+recent[refresh.threshold=3]"
-RESET = "fixed+reset[reset.every=0.2,reset.strength=0.5]"
 REFRESH = "AES-C+refresh[refresh.threshold=3]"
-TYPED = {
-    RECENT: "fixed+recent",
-    CHANGE: "aes_c+recent+refresh:threshold=3",
-    RESET: "fixed+reset:every=0.2:strength=0.5",
-}
+RESET = "fixed+reset[reset.every={},reset.strength=0.5]"
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 THREE = ("steady", "abrupt", "periodic")
 MECHANICS = ("reacher", "cartpole_swingup")
@@ -142,16 +137,11 @@ def robot(label: str, names: str, task: str, first: str, second: str | tuple[str
 
 
 def small(
-    carrier: str, methods: Mapping[str, str], tasks: tuple[str, ...], seeds: tuple[int, ...] = ()
+    label: str, first: str, second: str, tasks: tuple[str, ...] = ("toy", *MECHANICS), seeds: tuple[int, ...] = ()
 ) -> list[Contrast]:
-    """Rows of the earlier small studies: methods minus the preset's constant weight."""
-    constant = "SAC+fixed" if carrier == "SAC" else carrier
-    head = f"{carrier}, " if carrier in ("SQL", "MEow") else ""
-    return [
-        Contrast(f"{head}`{at}` {label}".rstrip(), "earlier/small-tasks", at, f"{carrier}+{method}", constant, seeds)
-        for at in tasks
-        for method, label in methods.items()
-    ]
+    """Rows of the earlier small studies, a task each, which replaces the braces of the label."""
+    rows = {task: label.format(f"`{task}`") for task in tasks}
+    return [Contrast(text, "earlier/small-tasks", task, first, second, seeds) for task, text in rows.items()]
 
 
 HC, HT = (
@@ -161,32 +151,21 @@ HC, HT = (
 HC_PPO, HO = "halfcheetah-ppo*", "hopper-sac*"
 ANT = "isaac-ant-ppo*"
 NEWER = ("toy", "reacher", "cartpole_swingup", "pendulum")
-RESETS = "PPO+fixed+reset[reset.every={},reset.strength=0.5]"
 CHOICE, CONFIRMATION = tuple(range(1, 11)), tuple(range(11, 21))
-_SMALL = {RECENT: "`fixed+recent`, 1:4", UTD: "`fixed+recent`, 1:1"}
 
-_DETECTED = {"`aes_c+refresh:threshold=3` †": REFRESH, f"`{TYPED[CHANGE]}` †": CHANGE}
+_REFRESH, _CHANGE = {"`aes_c+refresh:threshold=3` †": REFRESH}, {"`aes_c+recent+refresh:threshold=3` †": CHANGE}
 _LOADED = {"`fixed+recent`": RECENT, "`aes_c+refresh` †": "AES-C+refresh", "`oracle+window`": "oracle+window"}
-_RESETS = {f"`{TYPED[RESET]}`, at changes": RESET}
-#: Task and carrier, studies, task, opponent, label -> method.
+_RESETS = {"`fixed+reset:every=0.2:strength=0.5`, at changes": RESET.format(0.2)}
+#: Label, carrier, studies, task, opponent, label -> method.
 _ON_ROBOTS = [
-    ("HalfCheetah SAC, Adam loaded", HC, "halfcheetah", "SAC+fixed", _LOADED),
-    ("HalfCheetah SAC", HT, "halfcheetah", "SAC+fixed", {"`fixed+recent`": RECENT, **_DETECTED}),
-    ("Hopper SAC", HO, "hopper", "SAC+fixed", _DETECTED),
-    ("Walker2d SAC", "walker2d-sac*", "walker2d", "SAC+fixed", dict(list(_DETECTED.items())[1:])),
-    ("IsaacAnt PPO", ANT, "isaac_ant", "PPO", dict(list(_DETECTED.items())[:1])),
-    ("HalfCheetah PPO", HC_PPO, "halfcheetah", "PPO", _RESETS),
-    ("Ingenuity PPO", "ingenuity-ppo", "isaac_ingenuity", "PPO", _RESETS),
+    ("HalfCheetah SAC, Adam loaded", "SAC", HC, "halfcheetah", "SAC+fixed", _LOADED),
+    ("HalfCheetah SAC", "SAC", HT, "halfcheetah", "SAC+fixed", {"`fixed+recent`": RECENT, **_REFRESH, **_CHANGE}),
+    ("Hopper SAC", "SAC", HO, "hopper", "SAC+fixed", _REFRESH | _CHANGE),
+    ("Walker2d SAC", "SAC", "walker2d-sac*", "walker2d", "SAC+fixed", _CHANGE),
+    ("Isaac Ant PPO", "PPO", ANT, "isaac_ant", "PPO", _REFRESH),
+    ("HalfCheetah PPO", "PPO", HC_PPO, "halfcheetah", "PPO", _RESETS),
+    ("Ingenuity PPO", "PPO", "ingenuity-ppo", "isaac_ingenuity", "PPO", _RESETS),
 ]
-
-
-def _newer(label: str, first: str, second: str, seeds: tuple[int, ...]) -> list[Contrast]:
-    """Rows of the small studies of SAC, a task each."""
-    return [
-        Contrast(f"`{task}` {label}".rstrip(), "earlier/small-tasks", task, f"SAC+{first}", f"SAC+{second}", seeds)
-        for task in ("toy", *MECHANICS)
-    ]
-
 
 #: The tables of differences, by name.
 FAMILIES = {
@@ -225,8 +204,8 @@ FAMILIES = {
     "robot-adaptations": Family(
         "return minus the default constant's",
         [
-            robot(f"{head}: {label}", names, task, f"{head.split()[1].strip(',')}+{method}", default)
-            for head, names, task, default, methods in _ON_ROBOTS
+            robot(f"{head}: {label}", names, task, f"{carrier}+{method}", default)
+            for head, carrier, names, task, default, methods in _ON_ROBOTS
             for label, method in methods.items()
         ],
         THREE,
@@ -248,16 +227,25 @@ FAMILIES = {
     "recent-small": Family(
         "SAC `fixed+recent` minus `fixed`",
         [
-            *_newer("1:1", f"{UTD}[base=0.03]", "fixed+utd[base=0.03]", CHOICE),
-            *_newer("1:4", RECENT, "fixed", CHOICE),
-            *_newer("1:4, new seeds", RECENT, "fixed", CONFIRMATION),
+            *small("{} 1:1", f"SAC+{UTD}[base=0.03]", "SAC+fixed+utd[base=0.03]", seeds=CHOICE),
+            *small("{} 1:4", f"SAC+{RECENT}", "SAC+fixed", seeds=CHOICE),
+            *small("{} 1:4, new seeds", f"SAC+{RECENT}", "SAC+fixed", seeds=CONFIRMATION),
         ],
     ),
-    "steps-small": Family("SAC `fixed`: 1:1 minus 1:4", _newer("", "fixed+utd[base=0.03]", "fixed[base=0.03]", CHOICE)),
+    "steps-small": Family(
+        "SAC `fixed`: 1:1 minus 1:4",
+        small("{}", "SAC+fixed+utd[base=0.03]", "SAC+fixed[base=0.03]", seeds=CHOICE),
+    ),
     "resets": Family(
         "PPO `fixed+reset` minus PPO",
         [
-            Contrast(f"`{task}`, every {every * 100:.0f} %", f"grid/*-{task}-*-ppo", task, RESETS.format(every), "PPO")
+            Contrast(
+                f"`{task}`, every {every * 100:.0f} %",
+                f"grid/*-{task}-*-ppo",
+                task,
+                f"PPO+{RESET.format(every)}",
+                "PPO",
+            )
             for task in ("toy", "reacher", "cartpole_swingup", "pendulum")
             for every in (0.2, 0.17, 0.23)
         ],
@@ -265,7 +253,12 @@ FAMILIES = {
     ),
     "small-tasks-others": Family(
         "return minus a constant weight's, 1:4",
-        [row for carrier in ("SQL", "MEow") for row in small(carrier, _SMALL, ("reacher",))],
+        [
+            row
+            for carrier in ("SQL", "MEow")
+            for method, ratio in ((RECENT, "1:4"), (UTD, "1:1"))
+            for row in small(f"{carrier}, {{}} `fixed+recent`, {ratio}", f"{carrier}+{method}", carrier, ("reacher",))
+        ],
     ),
 }
 TABLES.update({name: partial(contrasts, family) for name, family in FAMILIES.items()})
