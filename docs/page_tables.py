@@ -167,6 +167,8 @@ _ON_ROBOTS = [
     ("Ingenuity PPO", "PPO", "ingenuity-ppo", "isaac_ingenuity", "PPO", _RESETS),
 ]
 
+_RELEASE, _STARTS_LOW = "grid/B-toy_multigoal_classic-4000-meow", "MEow+AES[base=0.0001]"
+
 #: The tables of differences, by name.
 FAMILIES = {
     "aes": Family("AES minus its carrier, toy task", [toy(carrier) for carrier in CARRIERS]),
@@ -209,6 +211,17 @@ FAMILIES = {
             for label, method in methods.items()
         ],
         THREE,
+        0,
+    ),
+    "release": Family(
+        "MEow, AES minus a constant",
+        [
+            Contrast(
+                f"constant {weight:g}", _RELEASE, "toy_multigoal_classic", _STARTS_LOW, f"MEow+fixed[base={weight:g}]"
+            )
+            for weight in (1.0, 0.3)
+        ],
+        ("steady", "abrupt", "sawtooth", "periodic", "mixed_release"),
         0,
     ),
     "recent-toy": Family(
@@ -356,6 +369,23 @@ def physics() -> str:
         ratios = [case["ratios"][f"mujoco_over_{other}"]["median"] for other in ("raw_batch", "gymnasium")]
         body.append([case["task"], *(f"{ratio:.2f}" for ratio in ratios)])
     return rows(["task", "rate relative to bare `mujoco.batch.Batch`", "rate relative to a Gymnasium loop"], body)
+
+
+_RATIOS = {"time_of_aes_over_fixed": "time of `aes` / constant", "warp_over_gymnasium": "rate / a Gymnasium loop of 8"}
+
+
+@table
+def gpu() -> str:
+    """Rates on one H100."""
+    body = []
+    for case in measured("h100")["cases"]:
+        what = f"{counted(case)} of SAC" if "runs" in case else f"{case['envs']:,} copies on Warp"
+        rate, (ratio,) = next(iter(case["medians"].values())), case["ratios"].items() or [("", None)]
+        beside = (
+            "" if ratio[1] is None else "{}: {median:.2f} [{min:.2f}, {max:.2f}]".format(_RATIOS[ratio[0]], **ratio[1])
+        )
+        body.append([f"`{case['task']}`, {what}", case.get("unit", "environment steps"), f"{rate:,.0f}", beside])
+    return rows(["one H100", "unit", "per second", "median ratio [range]"], body)
 
 
 @table

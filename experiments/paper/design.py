@@ -2,9 +2,9 @@
 
 Each carrier has its baseline, AES as published, AES with three smaller kappas, four constants, `aes_r`, and the two
 controls of the published AES. At the small scale robots, and SQL and MEow on the toy task and the small mechanics, have
-the baseline, SAC's constant and published AES, with five seeds. SAC, SQL and MEow take one gradient step per environment
-step on the toy task, the small mechanics and MuJoCo; on Isaac they take one per vector step of 64 environments. The
-authors' code does so with 512.
+the baseline, SAC's constant and published AES, with five seeds. SAC, SQL and MEow take one gradient step per
+environment step on the toy task, the small mechanics and MuJoCo; on Isaac they take one per vector step of 64
+environments. The authors' code does so with 512.
 """
 
 from collections.abc import Mapping, Sequence

@@ -160,7 +160,7 @@ def overview(found: Sequence[Setting]) -> str:
     body = []
     for setting in found:
         cells = [_counted(outcomes(setting, *column)) or "not trained" for column in columns.values()]
-        body.append([f"`{setting.task}` {setting.methods[BASELINE]}", *cells])
+        body.append([f"`{setting.task}` {setting.methods[BASELINE]}, {setting.steps:,} steps", *cells])
     return _markdown(["`aes`", *columns], body)
 
 
@@ -176,12 +176,17 @@ _VERDICT = {
 
 
 def verdict(found: Sequence[Setting], toy: Mapping[str, Sequence[str]]) -> str:
-    """Outcomes by carrier, over tasks and patterns; ``toy``: those of the first row where the grid lacks the task."""
+    """Outcomes by carrier, over tasks and patterns, each task and carrier at its longest horizon.
+
+    Args:
+      toy: outcomes of the first row where the grid lacks the task.
+    """
+    longest = {(each.task, each.carrier): each for each in sorted(found, key=lambda each: each.steps)}
     body = []
     for words, (row, part) in _VERDICT.items():
         line = [words]
         for carrier in CARRIERS:
-            own = [setting for setting in found if setting.methods[BASELINE] == carrier]
+            own = [setting for setting in longest.values() if setting.methods[BASELINE] == carrier]
             counted = [outcome for setting in own for outcome in outcomes(setting, row, part)]
             if row == BASELINE and "toy" not in {setting.task for setting in own}:
                 counted += toy[carrier]
@@ -192,7 +197,7 @@ def verdict(found: Sequence[Setting], toy: Mapping[str, Sequence[str]]) -> str:
 
 def tables_of(setting: Setting) -> str:
     """Differences on one task and carrier: from the chosen constant, and of published AES."""
-    runs, title = setting.runs, f"`{setting.task}`, {setting.methods[BASELINE]}"
+    runs, title = setting.runs, f"`{setting.task}`, {setting.methods[BASELINE]}, {setting.steps:,} steps"
     updates = np.median(runs["gradient_steps"].to_numpy()) / setting.steps
     common = f"{setting.steps:,} steps, {updates:.2g} gradient steps per environment step."
     weights = dict(runs.group_by("method").agg(pl.col("mean_entropy_weight").mean()).iter_rows())

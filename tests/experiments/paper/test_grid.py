@@ -190,6 +190,26 @@ def test_the_page_states_the_outcomes():
     assert outcomes("published", tables.BASELINE, "sac", task="reacher") == {"worse": 6}
 
 
+def test_the_page_states_the_outcomes_on_robots_and_on_the_authors_toy_task():
+    found = {
+        (each.task, each.carrier, each.steps): Counter(tables.outcomes(each, tables.BASELINE, "published"))
+        for each in tables.settings(RECORD.runs)
+    }
+    robots = {key: own for key, own in found.items() if key[2] in (25_600, 512_000)}
+    ant, humanoid = ("isaac_ant", "ppo", 512_000), ("isaac_humanoid", "ppo", 512_000)
+    assert robots.pop(ant) == {"worse": 5}
+    assert robots.pop(humanoid) == {"worse": 2, "not significant": 3}
+    assert "AES is worse than PPO's constant on Ant in 5 of 5 settings and on Humanoid in 2 of 5." in PAGE
+    assert all(own.keys() == {"not significant"} for own in robots.values())
+    assert found["isaac_ant", "meow", 51_200] == {"better": 5}
+    aes = RECORD.runs.filter(pl.col("study").str.contains("^[DE]-"), variant="", schedule="aes")
+    assert aes["saturation_max"].min() > 0.999
+    assert found["toy_multigoal_classic", "meow", 4_000] == {"not significant": 5}
+    steady = RECORD.runs.filter(task="toy_multigoal_classic", carrier="meow", pattern="steady")
+    middle = steady.group_by("method").agg(pl.col("final_return", "floor").median())
+    assert middle.filter(pl.col("final_return") > pl.col("floor"))["method"].to_list() == ["MEow"]
+
+
 def test_the_page_counts_the_outcomes_of_resets_after_detections():
     runs, tasks = RECORD.runs.filter(carrier="ppo", preset="quick"), ("toy", "cartpole_swingup", "pendulum", "reacher")
     runs = runs.filter(~pl.col("study").str.starts_with("appendix"))
