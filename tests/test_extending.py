@@ -11,15 +11,16 @@ import pytest
 from tests.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "packaging.md"
+OF_TASKS = [ROOT / "docs" / name for name in ("own_task.md", "tasks.md")]
 CODE = [
     body
-    for page in (PAGE, ROOT / "docs" / "write_schedule.md", ROOT / "docs" / "own_task.md")
+    for page in (PAGE, ROOT / "docs" / "write_schedule.md", *OF_TASKS)
     for language in ("python", "toml")
     for body in blocks(page, language)
 ]
 FILES = {named[1]: body.partition("\n")[2] for body in CODE if (named := re.match(r"# (\S+\.\w+)\n", body))}
 NAMED, INSTALLED, PROXY, CARRIER = (block.strip().splitlines() for block in blocks(PAGE, "bash"))
-TASKS = [line for block in blocks(ROOT / "docs" / "own_task.md", "bash") for line in block.strip().splitlines()]
+TASKS = [line for page in OF_TASKS for block in blocks(page, "bash") for line in block.strip().splitlines()]
 MODULES = ("mine.py", "line.py", "square.py")
 SMALL = "--steps 2000"
 SHORTER = " --seeds 1 --evaluations 5 --episodes 2"  # the last word of an option wins

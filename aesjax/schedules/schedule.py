@@ -75,6 +75,9 @@ class ScheduleFactory(Factory):
             if name not in known:
                 raise TypeError(unknown(f"option of schedule '{self.name}'", known, name))
         proxy = given.pop("proxy", None)
+        if proxy is not None and not callable(proxy):
+            known = ", ".join(names[1:])
+            raise TypeError(f"schedule '{self.name}' takes a proxy first; got {proxy!r}. By name it takes {known}")
         if "q" in given and "q" not in self.signature.defaults:
             if proxy is not None:
                 raise TypeError(f"schedule '{self.name}' got both 'q' and a proxy; write td_quantile(q=...)")

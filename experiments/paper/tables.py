@@ -103,7 +103,7 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame) -> Setting
     own = [m["method"] for m in constants if not m["variant"]]
     constant = constants[0]["method"] if chosen else (own or [methods[BASELINE]])[0]
     steady = runs.filter(method=methods[BASELINE], pattern=STEADY)
-    margin = MARGIN * (steady["mean_return"].mean() - steady["floor"][0])
+    margin = max(0.0, MARGIN * (steady["mean_return"].mean() - steady["floor"][0]))
     others = {row: m for row, m in methods.items() if m != constant and (row != TUNED or m != methods[PUBLISHED])}
     tuned = {row: (m, constant) for row, m in others.items()} if chosen else {}
     opponents = methods if chosen or constant == methods[BASELINE] else {**methods, CONSTANT: constant}

@@ -97,6 +97,7 @@ def test_a_proxy_without_a_source_reads_where_its_schedule_does(source, reads):
         (lambda: tiny(depth=1), TypeError, "unknown option of schedule 'tiny' 'depth'; registered: base, flag, gain"),
         (lambda: fixed(0.2, base=0.3), TypeError, "schedule 'fixed' takes each of base once"),
         (lambda: fixed(0.2, 0.3), TypeError, "schedule 'fixed' takes each of base once"),
+        (lambda: aes(0.3), TypeError, "takes a proxy first; got 0.3"),
         (lambda: aes(td_mean(), q=0.5), TypeError, r"got both 'q' and a proxy; write td_quantile\(q=...\)"),
         (lambda: tiny().init(), ValueError, r"schedule 'tiny' needs a value of base and updates: tiny\(base=..."),
         (lambda: td_quantile(1.5), ValueError, r"option 'q' of proxy 'td_quantile' must be in \[0, 1\]; got 1.5"),

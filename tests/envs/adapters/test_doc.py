@@ -1,4 +1,4 @@
-"""The code in ``docs/elsewhere.md`` and ``docs/own_task.md`` runs and does what the text around it says."""
+"""The code in ``elsewhere.md``, ``own_task.md`` and ``tasks.md`` runs and does what the text around it says."""
 
 import jax
 import numpy as np
@@ -8,7 +8,7 @@ import envs
 from envs.adapters.gymnasium import DriftingVectorEnv
 from tests.pages import ROOT, blocks
 
-CODE = {page: blocks(ROOT / "docs" / page, "python") for page in ("elsewhere.md", "own_task.md")}
+CODE = {page: blocks(ROOT / "docs" / page, "python") for page in ("elsewhere.md", "own_task.md", "tasks.md")}
 
 
 def of_elsewhere_parallel(left):
@@ -75,9 +75,9 @@ def block(page, words):
 
 @pytest.fixture
 def modules(tmp_path, monkeypatch, registries):
-    """The page's modules, in a folder on the path."""
+    """The pages' modules, in a folder on the path."""
     monkeypatch.syspath_prepend(tmp_path)
-    for code in CODE["own_task.md"]:
+    for code in CODE["own_task.md"] + CODE["tasks.md"]:
         first, _, body = code.partition("\n")
         if first.endswith(".py"):
             (tmp_path / first.removeprefix("# ")).write_text(body)
