@@ -74,8 +74,8 @@ class ScheduleFactory(Factory):
         for name in given:
             if name not in known:
                 raise TypeError(unknown(f"option of schedule '{self.name}'", known, name))
-        proxy = given.pop("proxy", None)
-        if proxy is not None and not callable(proxy):
+        proxy: Any = given.pop("proxy", None)
+        if isinstance(proxy, str | int | float):
             known = ", ".join(names[1:])
             raise TypeError(f"schedule '{self.name}' takes a proxy first; got {proxy!r}. By name it takes {known}")
         if "q" in given and "q" not in self.signature.defaults:
