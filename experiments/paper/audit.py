@@ -119,7 +119,7 @@ def sentence(data: dict[str, Any]) -> str:
     return (
         f"Of the paper's {len(verdicts)} quantitative claims {counts[REPRODUCED]} reproduce and "
         f"{counts[NOT_REPRODUCED]} do not. {counts[NOT_TESTABLE]} cannot be judged: {absent} of them name tasks or "
-        f"carriers without results in {' and '.join(data['audited'])}."
+        f"carriers without agents that learned in {' and '.join(data['audited'])}."
     )
 
 
