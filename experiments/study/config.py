@@ -84,7 +84,8 @@ class StudyConfig:
         if self.built is not None:
             return self.built
         if self.task in self.outside:
-            raise ValueError(f"task '{self.task}' is a custom task: give the study that was trained, or its command")
+            text = "a custom task, which is not in its folder; `run` of the same Study with out=FOLDER opens it"
+            raise ValueError(f"task '{self.task}' is {text}")
         return envs.make(self.task, **{k: tuple(v) if isinstance(v, list) else v for k, v in self.options.items()})
 
     @property
