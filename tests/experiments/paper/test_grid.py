@@ -182,9 +182,17 @@ def test_the_page_states_the_outcomes():
     assert all(each.interval.value < 0.5 for each in gains)
     for row in (tables.LEVEL, tables.TIMING):
         assert outcomes("published", row, "sac", task="toy") == {"equivalent": 6}
+        assert outcomes("published", row, "sac", task="cartpole_swingup")["better"] == 1
         own = outcomes("published", row, "ppo")
         assert (own["better"], own["worse"]) == (0, 0)
         assert f"four tasks: {own['equivalent']} of {own.total()} settings are equivalent to either control" in PAGE
+    level = outcomes("published", tables.LEVEL, "sac", "ppo")
+    stated = (
+        f"better than a constant weight of equal mean in {level['better']} of {level.total()} settings and worse in"
+    )
+    assert f"{stated} {level['worse']}." in PAGE
+    counts = f"better in {level['better']} of {level.total()} settings, worse in {level['worse']}."
+    assert f"a constant weight of equal mean: {counts}" in text("README.md")
     assert outcomes("published", tables.BASELINE, "sac", task="toy") == {"better": 5, "worse": 1}
     assert cell(SETTINGS["toy", "sac"], "published", tables.BASELINE, "steady").outcome == "worse"
     for task in ("reacher", "cartpole_swingup"):
