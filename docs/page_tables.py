@@ -267,10 +267,15 @@ FAMILIES = {
     "small-tasks-others": Family(
         "return minus a constant weight's, 1:4",
         [
-            row
-            for carrier in ("SQL", "MEow")
-            for method, ratio in ((RECENT, "1:4"), (UTD, "1:1"))
-            for row in small(f"{carrier}, {{}} `fixed+recent`, {ratio}", f"{carrier}+{method}", carrier, ("reacher",))
+            *small("SQL, {} `fixed`, 1:1", "SQL+fixed+utd[base=0.03]", "SQL", ("reacher",)),
+            *(
+                row
+                for carrier in ("SQL", "MEow")
+                for method, ratio in ((RECENT, "1:4"), (UTD, "1:1"))
+                for row in small(
+                    f"{carrier}, {{}} `fixed+recent`, {ratio}", f"{carrier}+{method}", carrier, ("reacher",)
+                )
+            ),
         ],
     ),
 }

@@ -159,7 +159,7 @@ def overview(found: Sequence[Setting]) -> str:
     }
     body = []
     for setting in found:
-        cells = [_counted(outcomes(setting, *column)) or "not trained" for column in columns.values()]
+        cells = [_counted(outcomes(setting, *column)) or "not in the grid" for column in columns.values()]
         body.append([f"`{setting.task}` {setting.methods[BASELINE]}, {setting.steps:,} steps", *cells])
     return _markdown(["`aes`", *columns], body)
 
@@ -190,7 +190,7 @@ def verdict(found: Sequence[Setting], toy: Mapping[str, Sequence[str]]) -> str:
             counted = [outcome for setting in own for outcome in outcomes(setting, row, part)]
             if row == BASELINE and "toy" not in {setting.task for setting in own}:
                 counted += toy[carrier]
-            line.append(_counted(counted) or "not trained")
+            line.append(_counted(counted) or "not in the grid")
         body.append(line)
     return _markdown(["AES", *CARRIERS], body)
 
