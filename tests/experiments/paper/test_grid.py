@@ -195,6 +195,10 @@ def test_the_page_states_the_outcomes():
     assert f"a constant weight of equal mean: {counts}" in text("README.md")
     assert outcomes("published", tables.BASELINE, "sac", task="toy") == {"better": 5, "worse": 1}
     assert cell(SETTINGS["toy", "sac"], "published", tables.BASELINE, "steady").outcome == "worse"
+    assert outcomes("published", tables.BASELINE, "sql", task="toy") == {"better": 1, "worse": 3, "not significant": 2}
+    worse = [outcomes("published", tables.BASELINE, "sql", task=t)["worse"] for t in ("reacher", "cartpole_swingup")]
+    assert sum(worse) == 11
+    assert outcomes("published", tables.BASELINE, "sql", task="pendulum") == {"not significant": 6}
     for task in ("reacher", "cartpole_swingup"):
         assert outcomes("published", tables.BASELINE, "sac", task=task) == {"worse": 6}
 
