@@ -176,11 +176,7 @@ _VERDICT = {
 
 
 def verdict(found: Sequence[Setting], toy: Mapping[str, Sequence[str]]) -> str:
-    """Outcomes by carrier, over tasks and patterns, each task and carrier at its longest horizon.
-
-    Args:
-      toy: outcomes of the first row where the grid lacks the task.
-    """
+    """Outcomes by carrier, over patterns and tasks at their longest horizon; ``toy``: of a task that the grid lacks."""
     longest = {(each.task, each.carrier): each for each in sorted(found, key=lambda each: each.steps)}
     body = []
     for words, (row, part) in _VERDICT.items():

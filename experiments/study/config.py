@@ -84,8 +84,7 @@ class StudyConfig:
         if self.built is not None:
             return self.built
         if self.task in self.outside:
-            text = "a custom task, which is not in its folder; `run` of the same Study with out=FOLDER opens it"
-            raise ValueError(f"task '{self.task}' is {text}")
+            raise ValueError(f"task '{self.task}' is a custom task; `run` of the same Study with out=FOLDER opens it")
         return envs.make(self.task, **{k: tuple(v) if isinstance(v, list) else v for k, v in self.options.items()})
 
     @property
