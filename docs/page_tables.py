@@ -153,7 +153,7 @@ HC, HT = (
 )
 HC_PPO, HO = "halfcheetah-ppo*", "hopper-sac*"
 ANT = "isaac-ant-ppo*"
-NEWER = ("toy", "reacher", "cartpole_swingup", "pendulum")
+SMALL_TASKS = ("toy", "reacher", "cartpole_swingup", "pendulum")
 CHOICE, CONFIRMATION = tuple(range(1, 11)), tuple(range(11, 21))
 
 _REFRESH, _CHANGE = {"`aes_c+refresh:threshold=3` †": REFRESH}, {"`aes_c+recent+refresh:threshold=3` †": CHANGE}
@@ -174,7 +174,6 @@ _RELEASE, _STARTS_LOW = "grid/B-toy_multigoal_classic-4000-meow", "MEow+AES[base
 
 #: The tables of differences, by name.
 FAMILIES = {
-    **{f"aes of {carrier}": Family("AES minus its carrier, toy task", [toy(carrier)]) for carrier in CARRIERS},
     "robots": Family(
         "AES minus its carrier",
         [
@@ -237,7 +236,7 @@ FAMILIES = {
     ),
     "recent": Family(
         "SAC `fixed+recent` minus `fixed`",
-        [Contrast(f"`{task}`", f"grid/*-{task}-*-sac*", task, f"SAC+{RECENT}", "SAC+fixed") for task in NEWER],
+        [Contrast(f"`{task}`", f"grid/*-{task}-*-sac*", task, f"SAC+{RECENT}", "SAC+fixed") for task in SMALL_TASKS],
         (*PATTERNS, "sawtooth"),
     ),
     "recent-small": Family(
@@ -262,7 +261,7 @@ FAMILIES = {
                 f"PPO+{RESET.format(every)}",
                 "PPO",
             )
-            for task in ("toy", "reacher", "cartpole_swingup", "pendulum")
+            for task in SMALL_TASKS
             for every in (0.2, 0.17, 0.23)
         ],
         (*PATTERNS, "sawtooth"),
@@ -282,7 +281,7 @@ FAMILIES = {
         ],
     ),
 }
-TABLES.update({name: partial(contrasts, family) for name, family in FAMILIES.items() if " " not in name})
+TABLES.update({name: partial(contrasts, family) for name, family in FAMILIES.items()})
 
 
 @table
@@ -332,6 +331,11 @@ def counted(case: Mapping) -> str:
     return f"{case['runs']} run{'s' * (case['runs'] > 1)}"
 
 
+def ranged(ratio: Mapping[str, float]) -> str:
+    """Median of a ratio, with its range over rounds."""
+    return "{median:.2f} [{min:.2f}, {max:.2f}]".format(**ratio)
+
+
 @table
 def rejax() -> str:
     """Updates per second of SAC on the toy task and of PPO on the pendulum, as ratios."""
@@ -343,7 +347,7 @@ def rejax() -> str:
 
     def line(label, key):
         found = [c["ratios"].get(key) for c in cases]
-        return [label, *(f"{r['median']:.2f} [{r['min']:.2f}, {r['max']:.2f}]" if r else "" for r in found)]
+        return [label, *(ranged(ratio) if ratio else "" for ratio in found)]
 
     return rows(
         head,
@@ -365,7 +369,7 @@ def costs() -> str:
         if key.startswith(prefix):
             name = key.removeprefix(prefix)
             label = f"`{re.split('[:+]', name)[0]}:proxy=dynamics`" if ":" in name else f"`{name}`"
-            body.append([label, f"{ratio['median']:.2f} [{ratio['min']:.2f}, {ratio['max']:.2f}]"])
+            body.append([label, ranged(ratio)])
     return rows(["SAC, toy, 10 runs", "time relative to the schedule alone, median [range]"], body)
 
 
@@ -388,11 +392,9 @@ def gpu() -> str:
     body = []
     for case in measured("h100")["cases"]:
         what = f"{counted(case)} of SAC" if "runs" in case else f"{case['envs']:,} copies on Warp"
-        rate, (ratio,) = next(iter(case["medians"].values())), case["ratios"].items() or [("", None)]
-        beside = (
-            "" if ratio[1] is None else "{}: {median:.2f} [{min:.2f}, {max:.2f}]".format(_RATIOS[ratio[0]], **ratio[1])
-        )
-        body.append([f"`{case['task']}`, {what}", case.get("unit", "environment steps"), f"{rate:,.0f}", beside])
+        rate, *_ = case["medians"].values()  # of the first contestant
+        ratios = "; ".join(f"{_RATIOS[name]}: {ranged(ratio)}" for name, ratio in case["ratios"].items())
+        body.append([f"`{case['task']}`, {what}", case.get("unit", "environment steps"), f"{rate:,.0f}", ratios])
     return rows(["one H100", "unit", "per second", "median ratio [range]"], body)
 
 
@@ -602,7 +604,8 @@ def on_the_toy_task(carrier: str) -> Mapping[str, comparisons.Contrast]:
     for setting in grid():
         if (setting.task, setting.methods[tables.BASELINE]) == ("toy", carrier):
             return {p: each for (row, p), each in setting.published.items() if row == tables.BASELINE}
-    return {pattern: each for (_, pattern), each in tested(FAMILIES[f"aes of {carrier}"]).items()}
+    earlier = Family("AES minus its carrier", [toy(carrier)])
+    return {pattern: each for (_, pattern), each in tested(earlier).items()}
 
 
 @table

@@ -76,8 +76,8 @@ class ScheduleFactory(Factory):
                 raise TypeError(unknown(f"option of schedule '{self.name}'", known, name))
         proxy: Any = given.pop("proxy", None)
         if isinstance(proxy, str | int | float):
-            known = ", ".join(names[1:])
-            raise TypeError(f"schedule '{self.name}' takes a proxy first; got {proxy!r}. By name it takes {known}")
+            named = ", ".join(names[1:])
+            raise TypeError(f"schedule '{self.name}' takes a proxy first; got {proxy!r}. By name it takes {named}")
         if "q" in given and "q" not in self.signature.defaults:
             if proxy is not None:
                 raise TypeError(f"schedule '{self.name}' got both 'q' and a proxy; write td_quantile(q=...)")

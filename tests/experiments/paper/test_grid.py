@@ -187,12 +187,10 @@ def test_the_page_states_the_outcomes():
         assert (own["better"], own["worse"]) == (0, 0)
         assert f"four tasks: {own['equivalent']} of {own.total()} settings are equivalent to either control" in PAGE
     level = outcomes("published", tables.LEVEL, "sac", "ppo")
-    stated = (
-        f"better than a constant weight of equal mean in {level['better']} of {level.total()} settings and worse in"
-    )
-    assert f"{stated} {level['worse']}." in PAGE
-    counts = f"better in {level['better']} of {level.total()} settings, worse in {level['worse']}."
-    assert f"a constant weight of equal mean: {counts}" in text("README.md")
+    better, worse, total = level["better"], level["worse"], level.total()
+    counts = f"{better} of {total} settings"
+    assert f"better than a constant weight of equal mean in {counts} and worse in {worse}." in PAGE
+    assert f"a constant weight of equal mean: better in {counts}, worse in {worse}." in text("README.md")
     assert outcomes("published", tables.BASELINE, "sac", task="toy") == {"better": 5, "worse": 1}
     assert cell(SETTINGS["toy", "sac"], "published", tables.BASELINE, "steady").outcome == "worse"
     assert outcomes("published", tables.BASELINE, "sql", task="toy") == {"better": 1, "worse": 3, "not significant": 2}
