@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -176,10 +177,18 @@ def trained(tmp_path_factory):
     out = folder.parent / "study"
     words = ["--parts", "2", "--partition", "low", "--checkpoint-seconds", "0", *STUDY, "--out", out]
     assert "job 7: parts 1, 2 of 2" in aesjax("submit", *words, environment=environment)
-    parts = [pid_of(out / "parts" / n) for n in "12"]
-    os.kill(parts[1], signal.SIGKILL)
-    os.kill(parts[0], signal.SIGUSR2)  # as SLURM does, to all processes of the job
-    os.kill(int((bin_ / "7_0.pid").read_text()), signal.SIGUSR2)
+
+    def end(part):
+        """As soon as it trains, whichever part starts first, since training takes seconds."""
+        process, log = pid_of(out / "parts" / f"{part + 1}"), out / "slurm" / f"7_{part}_0_log.out"
+        wait_until(lambda: "compiling" in log.read_text(), 300)
+        if part == 1:
+            return os.kill(process, signal.SIGKILL)
+        os.kill(process, signal.SIGUSR2)  # as SLURM does, to all processes of the job
+        return os.kill(int((bin_ / "7_0.pid").read_text()), signal.SIGUSR2)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(end, range(2)))
     wait_until((out / "parts" / "1" / "manifest.json").exists, 600)
     wait_until((out / "slurm" / "7_1_0_result.pkl").exists, 60)
     part = next(line for line in aesjax("status", out, environment=environment).splitlines() if "part 2  " in line)
