@@ -146,7 +146,9 @@ def test_the_counts_of_what_helps_are_those_of_the_tables():
 def test_its_counts_of_claims_are_those_of_the_audit():
     record = json.loads((ROOT / "experiments" / "results" / "audit.json").read_text())
     claims, holding, contradicted, open_, absent = (int(number) for number in re.findall(r"\d+", record["sentence"]))
-    counts = f"{holding} are reproduced, {contradicted} are contradicted and {open_}"
+    counts = f"{holding} are reproduced, {contradicted} are not and {open_}"
+    parts = [claim["section"] for claim in record["claims"] if claim["verdict"] == "reproduced"]
+    assert all(section.startswith("B.") for section in parts)  # "about parts of AES"
     assert f"makes {claims} quantitative claims" in text("README.md")
     assert f"{counts} are open" in text("README.md")
     assert f"Of {claims} quantitative claims {counts} are open; {absent} of these" in text("docs/results.md")

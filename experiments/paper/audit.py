@@ -31,7 +31,8 @@ _READING = (
     "noise floor alone makes. Settings are significant at 5 % after Holm's correction."
 )
 _LIMITS = (
-    "A claim about all families needs results of all of them; a family alone is judged on its own results.",
+    "A claim about all families needs runs of all of them, and is judged on those whose agents learned. Claims of the "
+    "paper's Appendix B, and families alone, are judged on what there is.",
     f"{CODE.capitalize()} exists for "
     + "; ".join(f"{family}: {', '.join(carriers)}" for family, carriers in RELEASED.items())
     + ".",
@@ -118,8 +119,8 @@ def sentence(data: dict[str, Any]) -> str:
     absent = sum(claim["verdict"] == NOT_TESTABLE and claim["why"].startswith(ABSENT) for claim in data["claims"])
     return (
         f"Of the paper's {len(verdicts)} quantitative claims {counts[REPRODUCED]} reproduce and "
-        f"{counts[NOT_REPRODUCED]} do not. {counts[NOT_TESTABLE]} cannot be judged: {absent} of them name tasks or "
-        f"carriers without agents that learned in {' and '.join(data['audited'])}."
+        f"{counts[NOT_REPRODUCED]} do not, at the scale of the runs in {' and '.join(data['audited'])}. "
+        f"{counts[NOT_TESTABLE]} cannot be judged: {absent} of them name tasks or carriers without runs."
     )
 
 

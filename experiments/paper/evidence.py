@@ -136,7 +136,9 @@ class Evidence:
             names = [self.named(rank, carrier, spec) for spec in side.methods]
         return [name for name in names if name is not None] if None not in names else []
 
-    def pairs(self, first: "Side", second: "Side", metric: str, places: Iterable[Place]) -> pl.DataFrame:
+    def pairs(
+        self, first: "Side", second: "Side", metric: str, places: Iterable[Place], learned: bool = True
+    ) -> pl.DataFrame:
         """The cells among these with at least `FEWEST` pairs of runs: a row per cell and seed.
 
         Of several groups of a task the one counts in which most patterns of a carrier can be compared; of equals the
@@ -144,6 +146,7 @@ class Evidence:
 
         Args:
           metric: a name of `docs/metrics.md`, or several whose values are added, joined by ``+``.
+          learned: leave out carriers that did not learn.
         """
         rows = []
         ranks = {task: self.runs.filter(task=task)["rank"].unique().sort() for task in {place[0] for place in places}}
@@ -167,7 +170,7 @@ class Evidence:
         if second == NOTHING:
             theirs = ours.with_columns(second=0.0).drop("first")
         both = _enough(_differing(ours.join(theirs, on=[*_CELL, "seed"])))
-        both = both.join(self.idle, on=["rank", "carrier"], how="anti")
+        both = both.join(self.idle, on=["rank", "carrier"], how="anti") if learned else both
         both = both.join(self._gains, on=["rank", "carrier"], how="left")
         size = pl.col("pattern").n_unique().over("task", "carrier", "rank")
         both = both.sort(size, "rank", descending=[True, False])
@@ -311,7 +314,7 @@ def _weighted(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def missing(places: set[Place], there: set[Place]) -> str:
-    """Which cells of a claim there are no results for, in words; empty if none is missing."""
+    """Which cells of a claim are not there, in words; empty if none is missing."""
     absent = places - there
     if not absent:
         return ""

@@ -29,14 +29,14 @@ _WITH_CODE = pl.DataFrame(
     ["task", "carrier"],
     orient="row",
 )
-ABSENT = "no agents that learned for"  # begins the reason where nothing was run, or nothing was learned
+ABSENT, IDLE = "no runs of", "no agents that learned for"  # begin a reason
 
 
 @dataclass(frozen=True)
 class Part:
     """A verdict on what there is of one family, or of all of them."""
 
-    scope: str  # "all", or a family with how many of its tasks and which carriers
+    scope: str  # "all" families, or one of them with how many of its tasks and which carriers
     verdict: str
     why: str
     measured: Measured | None = None
@@ -56,37 +56,40 @@ class Finding:
 def judge(claim: Claim, evidence: Evidence) -> Finding:
     """The verdict on a claim.
 
-    On all its cells together it needs all of them; only a claim about every cell falls with a single one. A family is
-    judged on what there is of it, and so are the tasks and carriers for which there is released code. Nothing with
-    fewer than `FEWEST` pairs of runs counts, and fewer than `ENOUGH` settle no claim.
+    On all its cells together it needs runs of all of them, and is judged on those where agents learned; only a claim
+    about every cell falls with a single one. A claim that is not of everywhere, a family, and the tasks and carriers
+    for which there is released code are judged on what there is. Nothing with fewer than `FEWEST` pairs of runs counts,
+    and fewer than `ENOUGH` settle no claim.
     """
     if claim.untestable:
         return Finding(claim, Part("all", NOT_TESTABLE, claim.untestable), ())
     places = expected(claim.patterns, claim.carriers, claim.tasks)
     found = _found(claim, evidence, claim.metric, places)
-    seen = set(found.select("task", "carrier", "pattern").iter_rows())
-    if claim.contrast:  # of all patterns together
-        seen = {place for place in places if place[:2] in {each[:2] for each in seen}}
-    lacking = missing(places, seen)
+    ran = _found(claim, evidence, "mean_return", places, learned=False)  # of every run
+    lacking = missing(places, _seen(claim, ran, places)) if claim.everywhere else ""
+    idle = missing(places, _seen(claim, found, places))
     families = tuple(
         _part(claim, evidence, own, places, family)
         for family, tasks in TASKS.items()
         if not (own := found.filter(pl.col("task").is_in(tasks))).is_empty() and not claim.against
     )
-    absent = f"{ABSENT} {lacking}"
+    absent = f"{ABSENT} {lacking}" if lacking else f"{IDLE} {idle}"
     sides = {task in claim.against for task in found["task"]}
     if found.is_empty() or (claim.against and sides != {True, False}):
         return Finding(claim, Part("all", NOT_TESTABLE, absent), ())
     coded = found.join(_WITH_CODE, on=["task", "carrier"], how="semi")
     released = None if coded.is_empty() or claim.against else _part(claim, evidence, coded, places, CODE)
     alone = len(families) == 1  # on the results of one family both verdicts are the same
-    whole = replace(families[0], scope="all") if alone else _part(claim, evidence, found, places, "all")
-    if lacking and claim.kind == "question":
-        whole = replace(whole, why=f"{whole.why}; {absent}")
+    whole = families[0] if alone else _part(claim, evidence, found, places, "all")
+    if claim.kind == "question":
+        whole = replace(whole, why=f"{whole.why}; {IDLE} {idle}") if idle else whole
     elif lacking and whole.measured and _settled(claim, whole.measured):
         whole = replace(whole, verdict=NOT_REPRODUCED, why=f"{whole.why}, which settles it")
     elif lacking:
         whole = replace(whole, verdict=NOT_TESTABLE, why=absent)
+    elif idle and claim.everywhere:
+        asked, learned = len({place[:2] for place in places}), found.n_unique(["task", "carrier"])
+        whole = replace(whole, why=f"{whole.why}; counted on {learned} of {asked} pairs of task and carrier")
     return Finding(claim, whole, families, released)
 
 
@@ -95,9 +98,16 @@ def _settled(claim: Claim, m: Measured) -> bool:
     return m.worse > 0 and (claim.kind == "every" or (claim.kind == "never_worse" and m.within < m.units))
 
 
-def _found(claim: Claim, evidence: Evidence, metric: str, places: set[Place]) -> pl.DataFrame:
-    found = evidence.pairs(claim.first, claim.second, metric, places)
+def _found(claim: Claim, evidence: Evidence, metric: str, places: set[Place], learned: bool = True) -> pl.DataFrame:
+    found = evidence.pairs(claim.first, claim.second, metric, places, learned)
     return contrast(found, *claim.contrast) if claim.contrast else found
+
+
+def _seen(claim: Claim, found: pl.DataFrame, places: set[Place]) -> set[Place]:
+    """The cells that were found; of a contrast, which is of all patterns together, every pattern of a carrier."""
+    seen = set(found.select("task", "carrier", "pattern").iter_rows())
+    carriers = {place[:2] for place in seen}
+    return {place for place in places if place[:2] in carriers} if claim.contrast else seen
 
 
 def _measure(claim: Claim, found: pl.DataFrame) -> Measured:

@@ -1,6 +1,7 @@
 """Verdicts on made-up studies whose truth is known."""
 
 import json
+import shutil
 
 import polars as pl
 import pytest
@@ -70,7 +71,7 @@ def test_every_claim_gets_a_verdict_and_a_reason(found):
 def test_one_family_decides_itself_and_not_the_others(toy):
     found = verdict("A1", toy)
     assert found.whole.verdict == NOT_TESTABLE
-    assert found.whole.why == "no agents that learned for mujoco, isaac"
+    assert found.whole.why == "no runs of mujoco, isaac"
     [part] = found.families
     assert (part.scope, part.verdict) == ("toy", REPRODUCED)
     assert part.measured.value < part.measured.high < 0
@@ -87,6 +88,24 @@ def test_with_all_twelve_tasks_the_claims_are_decided(whole):
         assert len(found.families) == 3
     assert judge(BY_KEY["C5"], runs).whole.measured is not None
     assert judge(BY_KEY["E1a"], runs).whole.verdict == NOT_TESTABLE
+
+
+def test_what_ran_and_did_not_learn_leaves_a_claim_to_the_others(whole, tmp_path):
+    """And a claim of the ablation is judged on the family that has its methods."""
+    shutil.copytree(whole, tmp_path / "all")
+    ant = pl.read_parquet(tmp_path / "all" / "ant" / "curves.parquet")
+    save(tmp_path / "all" / "ant", ant.with_columns(return_mean=-pl.col("step") / STEPS))
+    configure(tmp_path / "all" / "ant", task="ant")
+    found = verdict("A1", tmp_path / "all").whole
+    assert found.verdict == REPRODUCED
+    assert "counted on 44 of 48" in found.why
+    rows = {"SAC": ("", ""), "SAC+fixed": ("fixed", ""), "SAC+AES[coupling=1]": ("aes", "coupling=1")}
+    schedule, variant = ({name: row[i] for name, row in rows.items()} for i in (0, 1))
+    method, curves = pl.col("method"), make_curves(list(rows), gain=0.1)
+    curves = curves.with_columns(schedule=method.replace_strict(schedule), variant=method.replace_strict(variant))
+    ablation = verdict("E1a", save(tmp_path / "ablation", curves)).whole
+    assert ablation.scope == "toy (SAC)"
+    assert ablation.verdict != NOT_TESTABLE
 
 
 def test_what_goes_the_other_way_is_not_reproduced(tmp_path):
