@@ -318,7 +318,23 @@ def audit() -> str:
     """Each task family alone, as the audit judges it."""
     from experiments.paper.audit import FAMILIES, families
 
-    return rows(FAMILIES, families(json.loads((ROOT / "experiments" / "results" / "audit.json").read_text())))
+    return rows(FAMILIES, families(audited()))
+
+
+def audited() -> dict:
+    """The stored audit."""
+    return json.loads((RESULTS / "audit.json").read_text())
+
+
+@table
+def claims() -> str:
+    """Every claim with its verdict, the settings that speak for and against it, and the reason."""
+    body = []
+    for claim in audited()["claims"]:
+        counts = [str(claim.get(outcome, "")) for outcome in ("better", "worse", "not_significant")]
+        text = f"{claim['key']}: {claim['claim']}"
+        body.append([text, claim["paper"], claim["scope"], claim["verdict"], *counts, claim["why"]])
+    return rows(["claim", "paper", "on", "verdict", "for", "against", "not significant", "why"], body)
 
 
 def measured(name: str) -> dict:
@@ -583,6 +599,12 @@ def grid() -> list[tables.Setting]:
 def overview() -> str:
     """Outcomes of every task and carrier of the grid."""
     return tables.overview(grid())
+
+
+@table
+def by_metric() -> str:
+    """Outcomes in the paper's metrics."""
+    return tables.by_metric(record.read().runs)
 
 
 @table

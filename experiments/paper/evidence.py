@@ -315,21 +315,16 @@ def _weighted(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def missing(places: set[Place], there: set[Place]) -> str:
     """Which cells of a claim are not there, in words; empty if none is missing."""
-    absent = places - there
-    if not absent:
-        return ""
-    gone: list[str] = []
+    absent, gone = places - there, dict[str, list[str]]()  # what is missing -> of which tasks
     for family, tasks in TASKS.items():
         asked = [task for task in tasks if any(place[0] == task for place in places)]
         without = [task for task in asked if not any(place[0] == task for place in there)]
-        if asked and without == asked:
-            gone.append(family)
-            continue
-        gone += without
+        gone.setdefault("", []).extend([family] if asked and without == asked else without)
         for task in (task for task in asked if task not in without):
             carriers = {c for t, c, _ in places if t == task} - {c for t, c, _ in there if t == task}
-            names = "/".join(carrier for carrier in CARRIERS if carrier in carriers)
-            gone += [f"{names} on {task}"] if names else []
             rest = sorted({p for t, c, p in absent if t == task and c not in carriers})
-            gone += [f"{'/'.join(rest)} of some carriers on {task}"] if rest else []
-    return ", ".join(gone)
+            names = "/".join(carrier for carrier in CARRIERS if carrier in carriers)
+            for what in (names, f"{'/'.join(rest)} of some carriers" if rest else ""):
+                if what:
+                    gone.setdefault(what, []).append(task)
+    return "; ".join(f"{what} on {', '.join(of)}" if what else ", ".join(of) for what, of in gone.items() if of)

@@ -68,17 +68,31 @@ BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT = (
 )
 
 
-def settings(runs: pl.DataFrame) -> Iterator[Setting]:
-    """Every setting of an agent that learned, with enough seeds, runs without drift, published AES and a constant."""
+#: Words -> metric and its sign where higher is better. nAUC divides mean return by one level per task.
+METRICS = {
+    "mean return, and so nAUC": ("mean_return", 1),
+    "DropRatio": ("drop_run_safe", -1),
+    "recovery": ("recovery", -1),
+    "recovery, robust": ("recovery_robust", -1),
+}
+
+
+def settings(runs: pl.DataFrame, metric: str = "mean_return", sign: int = 1) -> Iterator[Setting]:
+    """Every setting of an agent that learned, with enough seeds, runs without drift, published AES and a constant.
+
+    Args:
+      metric: of the contrasts; mean return chooses kappa and the constant.
+      sign: -1 where lower is better.
+    """
     runs = runs.filter(~pl.col("study").str.starts_with("appendix"))
     for (task, steps, carrier, *_), own in runs.group_by(_SETTING, maintain_order=True):
         steady = own.filter(~pl.col("method").str.contains(r"\+"), pattern=STEADY)
         enough = own["seed"].n_unique() >= ENOUGH and {"aes", "fixed"} <= set(own["schedule"])
         if enough and steady.select(HAS_LEARNED).item():
-            yield _setting(task, steps, carrier, own)
+            yield _setting(task, steps, carrier, own, metric, sign)
 
 
-def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame) -> Setting:
+def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: str, sign: int) -> Setting:
     seeds = sorted(runs["seed"].unique())
     chosen = {*CHOOSING, *REPORTING} <= set(seeds)
     first = runs.filter(pl.col("seed").is_in(list(CHOOSING if chosen else seeds)))
@@ -110,7 +124,10 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame) -> Setting
     pairs = {
         row: (methods[PUBLISHED], opponents[row]) for row in (BASELINE, CONSTANT, LEVEL, TIMING) if row in opponents
     }
-    found = (_contrasts(runs, tuned, REPORTING, margin), _contrasts(runs, pairs, seeds, margin))
+    scored = runs.with_columns(value=sign * pl.col(metric))
+    if metric != "mean_return":  # of changes alone, and without a margin
+        scored, margin = scored.filter(pl.col("value").is_not_nan(), pl.col("pattern") != STEADY), 0.0
+    found = (_contrasts(scored, tuned, REPORTING, margin), _contrasts(scored, pairs, seeds, margin))
     return Setting(task, steps, carrier, runs, methods, constant, margin, *found)
 
 
@@ -118,7 +135,7 @@ def _contrasts(
     runs: pl.DataFrame, pairs: Mapping[str, tuple[str, str]], seeds: Sequence[int], margin: float
 ) -> dict[_Key, Contrast]:
     """Differences of the pairs under every pattern; Holm over all of them."""
-    columns, nan = runs.select("method", "pattern", "seed", "mean_return").iter_rows(), float("nan")
+    columns, nan = runs.select("method", "pattern", "seed", "value").iter_rows(), float("nan")
     values = {(method, pattern, seed): value for method, pattern, seed, value in columns}
     differences = {
         (row, pattern): np.array(
@@ -177,18 +194,32 @@ _VERDICT = {
 
 def verdict(found: Sequence[Setting], toy: Mapping[str, Sequence[str]]) -> str:
     """Outcomes by carrier, over patterns and tasks at their longest horizon; ``toy``: of a task that the grid lacks."""
-    longest = {(each.task, each.carrier): each for each in sorted(found, key=lambda each: each.steps)}
     body = []
     for words, (row, part) in _VERDICT.items():
         line = [words]
         for carrier in CARRIERS:
-            own = [setting for setting in longest.values() if setting.methods[BASELINE] == carrier]
+            own = [setting for setting in _longest(found) if setting.methods[BASELINE] == carrier]
             counted = [outcome for setting in own for outcome in outcomes(setting, row, part)]
             if row == BASELINE and "toy" not in {setting.task for setting in own}:
                 counted += toy[carrier]
             line.append(_counted(counted) or "not in the grid")
         body.append(line)
     return _markdown(["AES", *CARRIERS], body)
+
+
+def by_metric(runs: pl.DataFrame) -> str:
+    """Outcomes in the paper's metrics, over all carriers, patterns and tasks at their longest horizon."""
+    found = [list(settings(runs, *metric)) for metric in METRICS.values()]
+    body = []
+    for words, (row, part) in _VERDICT.items():
+        counted = ([outcome for each in _longest(own) for outcome in outcomes(each, row, part)] for own in found)
+        body.append([words, *map(_counted, counted)])
+    return _markdown(["AES", *METRICS], body)
+
+
+def _longest(found: Sequence[Setting]) -> list[Setting]:
+    """Each task and carrier at its longest horizon."""
+    return list({(each.task, each.carrier): each for each in sorted(found, key=lambda each: each.steps)}.values())
 
 
 def tables_of(setting: Setting) -> str:

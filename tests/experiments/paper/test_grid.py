@@ -156,7 +156,7 @@ def test_the_papers_tables_put_its_numbers_beside_ours_and_say_what_is_missing()
     ours = [steady.filter(method=method)["nauc_task_safe"].mean() for method in ("PPO", "PPO+AES")]
     assert f"| toy PPO | 0.89 → 0.89; {ours[0]:.2f} → {ours[1]:.2f} |" in text
     assert "| isaac SQL | 0.76 → 0.81; no data |" in text
-    assert "| `isaac_franka_cabinet` | 19.4 → 10.5; no data |" in text
+    assert "| `isaac_allegro_hand` | 21.5 → 10.6; no data |" in text
     assert "| Fixed lambda (No AES) | 0.78 | no data |" in tables.appendix_tables(RECORD.runs)  # nAUC needs SAC
 
 
@@ -212,9 +212,13 @@ def test_the_page_states_the_outcomes_on_robots_and_on_the_authors_toy_task():
     assert robots.pop(humanoid) == {"worse": 2, "not significant": 3}
     assert "AES is worse than PPO's constant on Ant in 5 of 5 settings and on Humanoid in 2 of 5." in PAGE
     assert all(own.keys() == {"not significant"} for own in robots.values())
-    assert found["isaac_ant", "meow", 51_200] == {"better": 5}
+    short = {key[:2]: own for key, own in found.items() if key[2] == 51_200}
+    assert short.pop(("isaac_ant", "meow")) == short.pop(("isaac_anymal", "meow")) == {"better": 5}
+    assert all(own.keys() == {"not significant"} for own in short.values())
+    trained = RECORD.runs.filter(steps=51_200, family="isaac").n_unique(["task", "carrier"])
+    assert f"{trained - len(short) - 2} of {trained} carriers do not learn" in PAGE
     aes = RECORD.runs.filter(pl.col("study").str.contains("^[DE]-"), variant="", schedule="aes")
-    assert aes["saturation_max"].min() > 0.999
+    assert aes["saturation_max"].min() > 0.959
     assert found["toy_multigoal_classic", "meow", 4_000] == {"not significant": 5}
     steady = RECORD.runs.filter(task="toy_multigoal_classic", carrier="meow", pattern="steady")
     middle = steady.group_by("method").agg(pl.col("final_return", "floor").median())
