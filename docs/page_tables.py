@@ -121,15 +121,6 @@ def constants(source: str, task: str, carrier: str) -> tuple[str, ...]:
     return tuple(own["method"].unique(maintain_order=True))
 
 
-def toy(carrier: str) -> Contrast:
-    """AES minus its carrier: in the grid, or in an earlier study where the grid does not have the carrier yet."""
-    name = carrier.lower()
-    for source in (f"grid/A-toy-100000-{name}", f"earlier/responses-toy-{name}"):
-        if (own := runs_of(source, "toy")).height:
-            break
-    return Contrast(f"{carrier}, {own['steps'][0]:,} steps", source, "toy", f"{carrier}+AES", carrier)
-
-
 def robot(label: str, names: str, task: str, first: str, second: str | tuple[str, ...] | None = None) -> Contrast:
     """A row of the earlier robot studies; ``second`` None: the best of their constants."""
     source = "earlier/" + ",".join(n if n.startswith("claims") else f"responses-{n}" for n in names.split())
@@ -288,10 +279,10 @@ TABLES.update({name: partial(contrasts, family) for name, family in FAMILIES.ite
 def weight() -> str:
     """Mean weight of AES, share of updates at the upper clip, and rise after a change."""
     body = []
-    for contrast in map(toy, CARRIERS):
-        own = runs_of(contrast.source, "toy").filter(method=contrast.first, pattern="abrupt")
+    for carrier in CARRIERS:
+        own = runs_of(f"grid/A-toy-100000-{carrier.lower()}", "toy").filter(method=f"{carrier}+AES", pattern="abrupt")
         shares = (100 * own[name].mean() for name in ("saturation_max", "responsiveness"))
-        body.append([contrast.label, f"{own['mean_entropy_weight'].mean():.2f}", *(f"{share:.1f}" for share in shares)])
+        body.append([carrier, f"{own['mean_entropy_weight'].mean():.2f}", *(f"{share:.1f}" for share in shares)])
     return rows(["`aes`, abrupt drift", "mean weight", "at the upper clip, %", "rise after a change, %"], body)
 
 
@@ -616,28 +607,15 @@ def the_grid() -> str:
 @table
 def verdict() -> str:
     """The answer in words: outcomes of published and tuned AES, counted over tasks and patterns, by carrier."""
-    return tables.verdict(
-        grid(), {carrier: [each.outcome for each in on_the_toy_task(carrier).values()] for carrier in CARRIERS}
-    )
-
-
-def on_the_toy_task(carrier: str) -> Mapping[str, comparisons.Contrast]:
-    """Published AES minus a carrier by pattern, as the grid has it, or of the earlier study."""
-    for setting in grid():
-        if (setting.task, setting.methods[tables.BASELINE]) == ("toy", carrier):
-            return {p: each for (row, p), each in setting.published.items() if row == tables.BASELINE}
-    earlier = Family("AES minus its carrier", [toy(carrier)])
-    return {pattern: each for (_, pattern), each in tested(earlier).items()}
+    return tables.verdict(grid())
 
 
 @table
 def aes() -> str:
     """Published AES minus its carrier on the toy task."""
-    found = {carrier: on_the_toy_task(carrier) for carrier in CARRIERS}
-    return rows(
-        ["AES minus its carrier, toy task", "no drift", *PATTERNS[1:]],
-        [[toy(carrier).label, *(starred(own[pattern]) for pattern in PATTERNS)] for carrier, own in found.items()],
-    )
+    own = {each.methods[tables.BASELINE]: each.published for each in grid() if each.task == "toy"}
+    body = [[c, *(starred(own[c][tables.BASELINE, pattern]) for pattern in PATTERNS)] for c in CARRIERS]
+    return rows(["AES minus its carrier, toy task", "no drift", *PATTERNS[1:]], body)
 
 
 @table

@@ -32,7 +32,7 @@ _READING = (
 )
 _LIMITS = (
     "A claim about all families needs runs of all of them, and is judged on those whose agents learned. Claims of the "
-    "paper's Appendix B, and families alone, are judged on what there is.",
+    "paper's Appendix B, and families alone, are judged on the runs that exist.",
     f"{CODE.capitalize()} exists for "
     + "; ".join(f"{family}: {', '.join(carriers)}" for family, carriers in RELEASED.items())
     + ".",

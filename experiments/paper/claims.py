@@ -34,7 +34,7 @@ class Claim:
     weigh: Literal["family", "task"] = "family"
     contrast: tuple[tuple[str, ...], tuple[str, ...]] | None = None  # patterns with the larger effect, with the smaller
     against: tuple[str, ...] = ()  # tasks with the smaller effect
-    everywhere: bool = True  # judged when all its tasks and carriers have run; False: on those that have
+    everywhere: bool = True  # needs runs of all its tasks and carriers; False: is judged on those with runs
     untestable: str = ""  # why no study could decide it
 
 

@@ -57,8 +57,8 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
     """The verdict on a claim.
 
     On all its cells together it needs runs of all of them, and is judged on those where agents learned; only a claim
-    about every cell falls with a single one. A claim that is not of everywhere, a family, and the tasks and carriers
-    for which there is released code are judged on what there is. Nothing with fewer than `FEWEST` pairs of runs counts,
+    about every cell falls with a single one. A claim without `everywhere`, a family, and the tasks and carriers with
+    released code are judged on the runs that exist. Nothing with fewer than `FEWEST` pairs of runs counts,
     and fewer than `ENOUGH` settle no claim.
     """
     if claim.untestable:

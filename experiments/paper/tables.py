@@ -192,16 +192,14 @@ _VERDICT = {
 }
 
 
-def verdict(found: Sequence[Setting], toy: Mapping[str, Sequence[str]]) -> str:
-    """Outcomes by carrier, over patterns and tasks at their longest horizon; ``toy``: of a task that the grid lacks."""
+def verdict(found: Sequence[Setting]) -> str:
+    """Outcomes by carrier, over patterns and tasks at their longest horizon."""
     body = []
     for words, (row, part) in _VERDICT.items():
         line = [words]
         for carrier in CARRIERS:
-            own = [setting for setting in _longest(found) if setting.methods[BASELINE] == carrier]
+            own = (setting for setting in _longest(found) if setting.methods[BASELINE] == carrier)
             counted = [outcome for setting in own for outcome in outcomes(setting, row, part)]
-            if row == BASELINE and "toy" not in {setting.task for setting in own}:
-                counted += toy[carrier]
             line.append(_counted(counted) or "not in the grid")
         body.append(line)
     return _markdown(["AES", *CARRIERS], body)

@@ -194,6 +194,14 @@ def test_the_page_states_the_outcomes():
     assert outcomes("published", tables.BASELINE, "sac", task="toy") == {"better": 5, "worse": 1}
     assert cell(SETTINGS["toy", "sac"], "published", tables.BASELINE, "steady").outcome == "worse"
     assert outcomes("published", tables.BASELINE, "sql", task="toy") == {"better": 1, "worse": 3, "not significant": 2}
+    assert outcomes("published", tables.BASELINE, "meow", task="toy") == {"worse": 5, "not significant": 1}
+    for metric, row, part, sentence in (
+        ("drop_run_safe", tables.LEVEL, "published", "in DropRatio AES is better than its mean-matched constant in {}"),
+        ("recovery", tables.LEVEL, "published", "in recovery in {}"),
+        ("drop_run_safe", "`fixed+recent`", "tuned", "`fixed+recent` lowers DropRatio in {}"),
+    ):
+        found = [each for s in tables.settings(RECORD.runs, metric, -1) for each in tables.outcomes(s, row, part)]
+        assert sentence.format(f"{found.count('better')} of {len(found)}") in PAGE
     worse = [outcomes("published", tables.BASELINE, "sql", task=t)["worse"] for t in ("reacher", "cartpole_swingup")]
     assert sum(worse) == 11
     assert outcomes("published", tables.BASELINE, "sql", task="pendulum") == {"not significant": 6}
