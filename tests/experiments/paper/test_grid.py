@@ -218,6 +218,9 @@ def test_the_page_states_the_outcomes_on_robots_and_on_the_authors_toy_task():
     ant, humanoid = ("isaac_ant", "ppo", 512_000), ("isaac_humanoid", "ppo", 512_000)
     assert robots.pop(ant) == {"worse": 5}
     assert robots.pop(humanoid) == {"worse": 2, "not significant": 3}
+    assert robots.pop(("halfcheetah", "sac", 25_600)) == {"worse": 1, "not significant": 4}
+    assert robots.pop(("walker2d", "sac", 25_600)) == {"better": 1, "not significant": 4}
+    assert outcomes("published", tables.CONSTANT, "sac", task="halfcheetah") == {"worse": 2, "not significant": 3}
     assert "AES is worse than PPO's constant on Ant in 5 of 5 settings and on Humanoid in 2 of 5." in PAGE
     assert all(own.keys() == {"not significant"} for own in robots.values())
     short = {key[:2]: own for key, own in found.items() if key[2] == 51_200}
