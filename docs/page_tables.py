@@ -322,10 +322,10 @@ def claims() -> str:
     """Every claim with its verdict, the settings that speak for and against it, and the reason."""
     body = []
     for claim in audited()["claims"]:
-        counts = [str(claim.get(outcome, "")) for outcome in ("better", "worse", "not_significant")]
+        counts = [str(claim[outcome]) for outcome in ("better", "worse", "not_significant") if outcome in claim]
         text = f"{claim['key']}: {claim['claim']}"
-        body.append([text, claim["paper"], claim["scope"], claim["verdict"], *counts, claim["why"]])
-    return rows(["claim", "paper", "on", "verdict", "for", "against", "not significant", "why"], body)
+        body.append([text, claim["paper"], claim["scope"], claim["verdict"], " / ".join(counts), claim["why"]])
+    return rows(["claim", "paper", "on", "verdict", "settings", "why"], body)
 
 
 def measured(name: str) -> dict:
