@@ -319,13 +319,11 @@ def audited() -> dict:
 
 @table
 def claims() -> str:
-    """Every claim with its verdict, the settings that speak for and against it, and the reason."""
-    body = []
-    for claim in audited()["claims"]:
-        counts = [str(claim[outcome]) for outcome in ("better", "worse", "not_significant") if outcome in claim]
-        text = f"{claim['key']}: {claim['claim']}"
-        body.append([text, claim["paper"], claim["scope"], claim["verdict"], " / ".join(counts), claim["why"]])
-    return rows(["claim", "paper", "on", "verdict", "settings", "why"], body)
+    """Every claim as the audit prints it, without its families."""
+    from experiments.paper.audit import tables as of_the_audit
+
+    _, found, _ = of_the_audit(audited())
+    return rows(found.header, [[cell.text for cell in row] for row in found.rows if not row[0].text.startswith("·")])
 
 
 def measured(name: str) -> dict:

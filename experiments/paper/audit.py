@@ -171,7 +171,8 @@ def tables(data: dict[str, Any]) -> list[Table]:
 
 def _add(table: Table, group: str, finding: dict[str, Any], text: str) -> None:
     parts, metric = finding["families"], finding["metric"]
-    rows = [_row(text, finding["paper"], finding, metric)]
+    scope = "" if finding["scope"] == "all" else f", on {finding['scope']}"
+    rows = [_row(f"{text}{scope}", finding["paper"], finding, metric)]
     alone = len(parts) == 1 and finding["verdict"] == parts[0]["verdict"]
     rows += [_row(f"· {part['scope']}", "", part, metric) for part in parts if not alone]
     rows += [_row(f"· {CODE}", "", part, metric)] if (part := finding["released"]) else []

@@ -92,7 +92,7 @@ PARTS: Registry[Part] = Registry(
     C=Part("small mechanics", _MECHANICS),
     D=Part("MuJoCo", tuple(Size(task, 25_600, "1:5", 20, 2, _TEXT) for task in TASKS["mujoco"])),
     E=Part(
-        "Isaac; 512,000 steps take a GPU minutes and two cores an hour a study",
+        "Isaac; a study of 512,000 steps takes minutes on a GPU, and half an hour or more on two cores",
         tuple(Size(task, steps, "1:5", 20, 2, _TEXT) for task in TASKS["isaac"] for steps in (51_200, 512_000)),
     ),
     F=Part("adaptations on the tasks of A and C, for SAC and PPO", (_TOY, *_MECHANICS)),

@@ -7,7 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from experiments.measure.comparisons import BETTER, ENOUGH, EQUIVALENT, NOT_SIGNIFICANT, WORSE, Contrast, contrasts
+from experiments.measure.comparisons import (
+    BETTER,
+    ENOUGH,
+    EQUIVALENT,
+    LOWER_IS_BETTER,
+    NOT_SIGNIFICANT,
+    WORSE,
+    Contrast,
+    contrasts,
+)  # fmt: skip
 from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, paper_table
@@ -68,31 +77,30 @@ BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT = (
 )
 
 
-#: Words -> metric and its sign where higher is better. nAUC divides mean return by one level per task.
+#: Words -> metric. nAUC divides mean return by one level per task.
 METRICS = {
-    "mean return, and so nAUC": ("mean_return", 1),
-    "DropRatio": ("drop_run_safe", -1),
-    "recovery": ("recovery", -1),
-    "recovery, robust": ("recovery_robust", -1),
+    "mean return, and so nAUC": "mean_return",
+    "DropRatio": "drop_run_safe",
+    "recovery": "recovery",
+    "recovery, robust": "recovery_robust",
 }
 
 
-def settings(runs: pl.DataFrame, metric: str = "mean_return", sign: int = 1) -> Iterator[Setting]:
+def settings(runs: pl.DataFrame, metric: str = "mean_return") -> Iterator[Setting]:
     """Every setting of an agent that learned, with enough seeds, runs without drift, published AES and a constant.
 
     Args:
       metric: of the contrasts; mean return chooses kappa and the constant.
-      sign: -1 where lower is better.
     """
     runs = runs.filter(~pl.col("study").str.starts_with("appendix"))
     for (task, steps, carrier, *_), own in runs.group_by(_SETTING, maintain_order=True):
         steady = own.filter(~pl.col("method").str.contains(r"\+"), pattern=STEADY)
         enough = own["seed"].n_unique() >= ENOUGH and {"aes", "fixed"} <= set(own["schedule"])
         if enough and steady.select(HAS_LEARNED).item():
-            yield _setting(task, steps, carrier, own, metric, sign)
+            yield _setting(task, steps, carrier, own, metric)
 
 
-def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: str, sign: int) -> Setting:
+def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: str) -> Setting:
     seeds = sorted(runs["seed"].unique())
     chosen = {*CHOOSING, *REPORTING} <= set(seeds)
     first = runs.filter(pl.col("seed").is_in(list(CHOOSING if chosen else seeds)))
@@ -124,7 +132,7 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     pairs = {
         row: (methods[PUBLISHED], opponents[row]) for row in (BASELINE, CONSTANT, LEVEL, TIMING) if row in opponents
     }
-    scored = runs.with_columns(value=sign * pl.col(metric))
+    scored = runs.with_columns(value=-pl.col(metric) if metric in LOWER_IS_BETTER else pl.col(metric))
     if metric != "mean_return":  # of changes alone, and without a margin
         scored, margin = scored.filter(pl.col("value").is_not_nan(), pl.col("pattern") != STEADY), 0.0
     found = (_contrasts(scored, tuned, REPORTING, margin), _contrasts(scored, pairs, seeds, margin))
@@ -207,7 +215,7 @@ def verdict(found: Sequence[Setting]) -> str:
 
 def by_metric(runs: pl.DataFrame) -> str:
     """Outcomes in the paper's metrics, over all carriers, patterns and tasks at their longest horizon."""
-    found = [list(settings(runs, *metric)) for metric in METRICS.values()]
+    found = [list(settings(runs, metric)) for metric in METRICS.values()]
     body = []
     for words, (row, part) in _VERDICT.items():
         counted = ([outcome for each in _longest(own) for outcome in outcomes(each, row, part)] for own in found)

@@ -196,11 +196,11 @@ def test_the_page_states_the_outcomes():
     assert outcomes("published", tables.BASELINE, "sql", task="toy") == {"better": 1, "worse": 3, "not significant": 2}
     assert outcomes("published", tables.BASELINE, "meow", task="toy") == {"worse": 5, "not significant": 1}
     for metric, row, part, sentence in (
-        ("drop_run_safe", tables.LEVEL, "published", "in DropRatio AES is better than its mean-matched constant in {}"),
+        ("drop_run_safe", tables.LEVEL, "published", "In DropRatio AES is better than its mean-matched constant in {}"),
         ("recovery", tables.LEVEL, "published", "in recovery in {}"),
         ("drop_run_safe", "`fixed+recent`", "tuned", "`fixed+recent` lowers DropRatio in {}"),
     ):
-        found = [each for s in tables.settings(RECORD.runs, metric, -1) for each in tables.outcomes(s, row, part)]
+        found = [each for s in tables.settings(RECORD.runs, metric) for each in tables.outcomes(s, row, part)]
         assert sentence.format(f"{found.count('better')} of {len(found)}") in PAGE
     worse = [outcomes("published", tables.BASELINE, "sql", task=t)["worse"] for t in ("reacher", "cartpole_swingup")]
     assert sum(worse) == 11
@@ -229,7 +229,9 @@ def test_the_page_states_the_outcomes_on_robots_and_on_the_authors_toy_task():
     trained = RECORD.runs.filter(steps=51_200, family="isaac").n_unique(["task", "carrier"])
     assert f"{trained - len(short) - 2} of {trained} carriers do not learn" in PAGE
     aes = RECORD.runs.filter(pl.col("study").str.contains("^[DE]-"), variant="", schedule="aes")
-    assert aes["saturation_max"].min() > 0.959
+    slow = (pl.col("task") == "isaac_anymal") & pl.col("carrier").is_in(["sac", "sql"])  # to reach its clip
+    assert aes.filter(~slow)["saturation_max"].min() > 0.999
+    assert aes.filter(slow)["saturation_max"].min() > 0.959
     assert found["toy_multigoal_classic", "meow", 4_000] == {"not significant": 5}
     steady = RECORD.runs.filter(task="toy_multigoal_classic", carrier="meow", pattern="steady")
     middle = steady.group_by("method").agg(pl.col("final_return", "floor").median())

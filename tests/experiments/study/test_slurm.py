@@ -183,9 +183,10 @@ def trained(tmp_path_factory):
         process, log = pid_of(out / "parts" / f"{part + 1}"), out / "slurm" / f"7_{part}_0_log.out"
         wait_until(lambda: "compiling" in log.read_text(), 300)
         if part == 1:
-            return os.kill(process, signal.SIGKILL)
-        os.kill(process, signal.SIGUSR2)  # as SLURM does, to all processes of the job
-        return os.kill(int((bin_ / "7_0.pid").read_text()), signal.SIGUSR2)
+            os.kill(process, signal.SIGKILL)
+        else:
+            os.kill(process, signal.SIGUSR2)  # as SLURM does, to all processes of the job
+            os.kill(int((bin_ / "7_0.pid").read_text()), signal.SIGUSR2)
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(end, range(2)))
