@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 DOCS := $(VENV)/.docs
 # Complete files to two workers, in the order of tests/conftest.py.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 
 .PHONY: run test test-theory test-all setup own lint docs lock clean
