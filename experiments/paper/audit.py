@@ -158,9 +158,9 @@ def tables(data: dict[str, Any]) -> list[Table]:
     ours = Table(
         "ours",
         "Further questions",
-        "Mean floor-corrected nAUC under the drifting patterns; better or worse where the interval of the pooled "
-        "difference leaves zero out. The best constant is chosen on the very runs it is compared on, so it looks a "
-        "little better than it is.",
+        "Mean floor-corrected nAUC under the drifting patterns, or recovery after abrupt changes; better or worse "
+        "where the interval of the pooled difference leaves zero out. The best constant is chosen on the very runs it "
+        "is compared on, so it looks a little better than it is.",
         _HEADER,
     )
     for finding in data["questions"]:
