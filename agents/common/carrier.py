@@ -70,7 +70,7 @@ class Algorithm(ABC):
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Networks that can be refreshed, recycled and measured (`agents.common.plasticity`)."""
+        """Networks that can be refreshed and recycled (`agents.common.plasticity`)."""
         return ()
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Partial resets and recycled units of a carrier's networks, and measures of plasticity."""
+"""Partial resets and recycled units of a carrier's networks."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -6,14 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
-from flax import linen as nn
 
 from aesjax.types import Array
 from agents.common.carrier import Network
 from agents.common.optim import polyak, restarted
-
-DORMANT = 0.025  # of a layer's mean activity: Sokar et al. 2023
 
 
 def refreshed(networks: Sequence[Network], state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
@@ -60,32 +56,10 @@ def recycled(
     return state._replace(**changed)
 
 
-def measures(networks: Sequence[Network], state: Any, obs: Array, action: Array) -> dict[str, Array]:
-    """``ROLE_dormant`` (share of units), ``ROLE_rank`` (of the last hidden layers) and ``ROLE_norm`` (of weights).
-
-    () float32 each, per role "critic" and "actor", on observations (B, S) and actions (B, A).
-    """
-    found: dict[str, Array] = {}
-    for each in networks:
-        params, sown = getattr(state, each.params)["params"], _sown(each, state, obs, action)
-        for role in sorted({each.role_of(name) for name in sown}, reverse=True):
-            names = [name for name in sown if each.role_of(name) == role]
-            parts = jax.tree.leaves({name: sown[name] for name in names}, is_leaf=lambda x: isinstance(x, tuple))
-            weights = {name: params[name] for name in names if name in params} or params
-            found[f"{role}_dormant"] = dormant_share([layer for part in parts for layer in part])
-            found[f"{role}_rank"] = jnp.mean(jnp.stack([effective_rank(part[-1]) for part in parts]))
-            found[f"{role}_norm"] = optax.tree.norm(weights)
-    return found
-
-
 def _sown(each: Network, state: Any, obs: Array, action: Array) -> Any:
     """Hidden activations of a network: a tuple (..., B, units) of layers per part, nested like the parameters."""
-    return hidden(each.net, getattr(state, each.params), *each.inputs(obs, action))
-
-
-def hidden(net: nn.Module, params: Any, *inputs: Array) -> Any:
-    """Hidden activations of ``net``, which sows them, by part."""
-    return net.apply(params, *inputs, mutable=["intermediates"])[1]["intermediates"]
+    params = getattr(state, each.params)
+    return each.net.apply(params, *each.inputs(obs, action), mutable=["intermediates"])[1]["intermediates"]
 
 
 def _marks(sown: Any, renew: Any, clear: Any, threshold: Any) -> tuple[Any, Any]:
@@ -111,21 +85,3 @@ def asleep(layer: Array, threshold: Array | float) -> Array:
     """Units (..., units) of a layer (..., B, units) with mean absolute activity of at most ``threshold`` of all."""
     activity = jnp.mean(jnp.abs(layer), -2)
     return activity <= threshold * jnp.mean(activity, -1, keepdims=True)
-
-
-def dormant_share(layers: Sequence[Array]) -> Array:
-    """Share () of all units whose mean absolute activity is at most `DORMANT` of their layer's mean (..., B, units)."""
-    units = [jnp.ravel(asleep(layer, DORMANT)) for layer in layers]
-    return jnp.mean(jnp.concatenate(units).astype(jnp.float32))
-
-
-def effective_rank(features: Array) -> Array:
-    """Participation ratio ``(sum s_i)^2 / sum s_i^2`` of the eigenvalues of the covariance of features (..., B, units).
-
-    () mean over the leading axes, 1 to the number of units. It needs no decomposition, only traces. The mean is
-    removed because in rectified features it is larger than all else.
-    """
-    features = features - jnp.mean(features, -2, keepdims=True)
-    gram = jnp.einsum("...bi,...bj->...ij", features, features)
-    total = jnp.trace(gram, axis1=-2, axis2=-1)
-    return jnp.mean(total**2 / jnp.maximum(jnp.sum(gram**2, (-2, -1)), jnp.finfo(jnp.float32).tiny))

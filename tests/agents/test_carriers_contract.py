@@ -12,7 +12,7 @@ from aesjax.adaptations import ADAPTATIONS, Adaptation, Supply
 from aesjax.schedules import PROXIES, aes, aes_r, fixed, oracle, required_signals
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
-from agents.common.plasticity import measures, refreshed
+from agents.common.plasticity import refreshed
 from agents.common.spec import check_hyper
 from envs import make
 from envs.world import World
@@ -239,21 +239,6 @@ def test_a_refresh_moves_parameters_and_targets_and_restarts_what_optimised_them
         assert not np.allclose(jax.tree.leaves(half.params["params"]["value"])[1], 0)
     else:
         chex.assert_trees_all_close(half.params, jax.tree.map(lambda a, b: 0.5 * (a + b), old.params, fresh.params))
-
-
-def test_networks_are_measured(trained):
-    name, carrier, _, states, _, _ = trained
-    agent = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), states[1].agent)
-    batch = make_batch()
-    found = quick(functools.partial(measures, carrier.networks))(agent, batch.obs[:, :2], batch.action[:, :2])
-    for network in ("critic",) if name == "meow" else ("critic", "actor"):
-        dormant, rank, norm = (found[f"{network}_{what}"] for what in ("dormant", "rank", "norm"))
-        assert 0 <= dormant < 1
-        assert 1 <= rank <= 8  # of eight units
-        assert norm > 0.1
-    if name == "ppo":
-        squares = sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(agent.params["params"]["value"]))
-        np.testing.assert_allclose(found["critic_norm"], np.sqrt(squares), rtol=1e-5)
 
 
 def test_deterministic_actions_lie_in_the_box_and_do_not_vary(trained):

@@ -1,4 +1,4 @@
-"""Plasticity of networks: measures on features whose answer is known, and recycling of dormant units."""
+"""Recycling of dormant units."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import optax
 from agents.common.carrier import Network
 from agents.common.networks import MLP
 from agents.common.optim import descend
-from agents.common.plasticity import dormant_share, effective_rank, recycled
+from agents.common.plasticity import recycled
 from tests.quick import quick
 
 THRESHOLD = 0.025
@@ -20,25 +20,6 @@ X = jnp.asarray(np.random.default_rng(0).normal(size=(32, 3)), jnp.float32)
 class State(NamedTuple):
     params: Any
     opt: Any
-
-
-def test_a_unit_that_hardly_moves_is_dormant():
-    quiet = jnp.ones((6, 4)).at[:, 1].set(0.0).at[:, 2].set(1e-3)
-    assert dormant_share([quiet]) == 0.5
-    assert dormant_share([quiet, jnp.ones((6, 4))]) == 0.25
-    assert dormant_share([jnp.stack([quiet, -jnp.ones((6, 4))])]) == 0.25  # two networks stacked
-    assert dormant_share([jnp.zeros((6, 4))]) == 1.0
-
-
-def test_the_rank_of_features_is_that_of_their_spectrum():
-    rng = np.random.default_rng(0)
-    left, _ = np.linalg.qr(np.c_[np.ones(50), rng.normal(size=(50, 5))])
-    left = left[:, 1:]  # columns without a mean
-    right, _ = np.linalg.qr(rng.normal(size=(8, 5)))
-    for spectrum, rank in (([1, 1, 1, 1, 1], 5.0), ([3, 0, 0, 0, 0], 1.0), ([2, 1, 0, 0, 0], 25 / 17)):
-        features = jnp.float32(left @ np.diag(spectrum) @ right.T + rng.normal(size=8))
-        np.testing.assert_allclose(effective_rank(features), rank, rtol=1e-4)
-    assert effective_rank(jnp.zeros((4, 3))) == 0.0
 
 
 def trained(net, *inputs):
