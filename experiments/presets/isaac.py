@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from aesjax.registry import Registry
-from experiments.presets.ppo_profiles import profile
+from experiments.presets.ppo_profiles import PARALLEL
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 
 
@@ -72,11 +72,9 @@ def _paper(name: str, task: _Task) -> Preset:
         num_envs=task.copies,
         evaluations=100,
         episodes=10,
-        replay_fraction=0.0,
-        warmup_fraction=0.0,
         replay=_REPLAY * task.copies,
         warmup=_RANDOM * task.copies,
-        carriers=frozen(ppo=profile("I", name), **_off_policy(task, _ROWS // task.copies, sizes, {})),
+        carriers=frozen(ppo=PARALLEL[name], **_off_policy(task, _ROWS // task.copies, sizes, {})),
     )
 
 
@@ -88,7 +86,7 @@ def _quick(name: str, task: _Task) -> Preset:
     standard deviation of 1 throws every walker over; so those that walk have a constant rate, two networks, and e^-1.
     The others learn faster as published: with the walkers' settings Ingenuity stays at a fortieth of its return.
     """
-    published = profile("I", name)
+    published = PARALLEL[name]
     small: dict[str, Any] = {"hidden": (128, 64), "rollout": 32, "minibatches": 4, "epochs": 5}
     steady: dict[str, Any] = {"adaptive_rate": False, "shared": False, "log_std": -1.0} if task.walks else {}
     rate = {"learning_rate": 3e-4} if task.walks else {}

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from aesjax.registry import Registry
-from experiments.presets.ppo_profiles import profile
+from experiments.presets.ppo_profiles import PARALLEL, ZOO
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 from experiments.presets.release import mujoco_release
 
@@ -54,13 +54,11 @@ def _paper(name: str, task: _Task) -> Preset:
         num_envs=1,
         evaluations=100,
         episodes=10,
-        replay_fraction=0.0,
-        warmup_fraction=0.0,
         replay=1_000_000,
         warmup=5_000,
         carriers=frozen(
             sac=CarrierSettings(base=_SAC_BASE, config=frozen(actor_delay=2), hyper=frozen()),
-            ppo=profile("Z", name),
+            ppo=ZOO[name],
             sql=_sql(task),
             meow=replace(_meow(task, task.meow_tau), warmup=task.meow_warmup),
         ),
@@ -87,7 +85,6 @@ def _warm(name: str, task: _Task) -> Preset:
 
 def _quick(name: str, task: _Task) -> Preset:
     """Small networks, one gradient step per environment step: the behaviour of schedules, not what carriers reach."""
-    weight = profile("Z", name).base or 1e-3  # the profile gives Ant no bonus, which leaves nothing to schedule
     rates = frozen(learning_rate=1e-3, critic_learning_rate=1e-3, tau=0.01)
     sql = _sql(task, hidden=(64, 64), batch_size=64, fixed_particles=8, updated_particles=8)
     return Preset(
@@ -100,7 +97,7 @@ def _quick(name: str, task: _Task) -> Preset:
         carriers=frozen(
             sac=CarrierSettings(base=_SAC_BASE, config=frozen(hidden=(64, 64), batch_size=128), hyper=rates),
             ppo=CarrierSettings(
-                base=weight,
+                base=ZOO[name].base or 1e-3,  # the zoo gives Ant no bonus, which leaves nothing to schedule
                 config=frozen(rollout=128, epochs=10, minibatches=16, hidden=(64, 64)),
                 hyper=frozen(learning_rate=3e-4),
                 schedule=frozen(lambda_max=0.1),  # the paper's bounds for PPO
@@ -115,18 +112,16 @@ def _quick(name: str, task: _Task) -> Preset:
 def _gpu(task: _Task) -> Preset:
     """Thousands of environments for an accelerator. Not tuned here.
 
-    PPO has profile I of Isaac's Ant, with a bonus. The off-policy carriers take one gradient step per vector step of
+    PPO has Isaac's settings of Ant, with a bonus. The off-policy carriers take one gradient step per vector step of
     1,024 environments on large batches; SAC follows FastTD3 and FastSAC (Seo et al. 2025) in batch size, layer norm
     and fast target networks, which take several gradient steps per vector step.
     """
-    published = profile("I", "isaac_ant")
+    published = PARALLEL["isaac_ant"]
     return Preset(
         steps=65_536_000,
         num_envs=1024,
         evaluations=100,
         episodes=32,
-        replay_fraction=0.0,
-        warmup_fraction=0.0,
         replay=2_097_152,
         warmup=102_400,
         carriers=frozen(

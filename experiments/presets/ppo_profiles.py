@@ -1,30 +1,15 @@
-"""Published settings of PPO as data: profile Z (Stable-Baselines3 with the tuned settings of its zoo, MuJoCo) and
-I (massively parallel tasks, skrl and rl_games).
+"""Published settings of PPO as data: `ZOO` (Stable-Baselines3 with the tuned settings of its zoo, MuJoCo) and
+`PARALLEL` (massively parallel tasks, skrl and rl_games), by task.
 
-No profile anneals the learning rate, which would forbid answering a late drift.
+None anneals the learning rate, which would forbid answering a late drift.
 """
 
-from types import MappingProxyType
-
 from aesjax.registry import Registry
-from experiments.presets.preset import CarrierSettings
-
-
-def profile(name: str, task: str) -> CarrierSettings:
-    """PPO's settings in profile ``name`` on ``task``.
-
-    Raises:
-      UnknownNameError: no such profile, or the profile says nothing about the task.
-
-    >>> profile("Z", "hopper").base
-    0.00229519
-    """
-    return PROFILES[name][task]
+from experiments.presets.preset import CarrierSettings, frozen
 
 
 def _settings(base: float, num_envs: int, config: dict, hyper: dict) -> CarrierSettings:
-    bounds = MappingProxyType({"lambda_max": 0.1})  # the paper's for PPO
-    return CarrierSettings(base, MappingProxyType(config), MappingProxyType(hyper), bounds, num_envs)
+    return CarrierSettings(base, frozen(**config), frozen(**hyper), frozen(lambda_max=0.1), num_envs)  # the paper's
 
 
 def _z(
@@ -46,8 +31,8 @@ def _z(
     return _settings(ent, 1, config, hyper)
 
 
-_Z: Registry[CarrierSettings] = Registry(
-    "task of PPO profile Z",
+ZOO: Registry[CarrierSettings] = Registry(
+    "task of PPO's settings in the zoo",
     halfcheetah=_z(512, 64, 0.98, 2.0633e-5, 4.01762e-4, 0.1, 20, 0.92, 0.8, 0.58096),
     hopper=_z(512, 32, 0.999, 9.80828e-5, 2.29519e-3, 0.2, 5, 0.99, 0.7, 0.835671),
     walker2d=_z(512, 32, 0.99, 5.05041e-5, 5.85045e-4, 0.1, 20, 0.95, 1.0, 0.871923, (256,), "gelu"),
@@ -84,8 +69,8 @@ def _i(
     return _settings(0.0, num_envs, config, hyper)
 
 
-_I: Registry[CarrierSettings] = Registry(
-    "task of PPO profile I",
+PARALLEL: Registry[CarrierSettings] = Registry(
+    "task of PPO's settings for Isaac",
     isaac_ant=_i((256, 128, 64), 4096, 16, 2, 4, 3e-4, 0.008, 1.0, 0.01),
     isaac_humanoid=_i((400, 200, 100), 4096, 32, 4, 5, 5e-4, 0.008, 2.0, 0.01),
     isaac_ingenuity=_i((256, 256, 128), 4096, 16, 4, 8, 1e-3, 0.016, 1.0, 0.01),
@@ -93,5 +78,3 @@ _I: Registry[CarrierSettings] = Registry(
     isaac_allegro_hand=_i((512, 256, 128), 8192, 16, 4, 5, 5e-4, 0.02, 2.0, 0.01),
     isaac_franka_cabinet=_i((256, 128, 64), 4096, 16, 8, 8, 5e-4, 0.008, 2.0, 0.01),
 )
-
-PROFILES: Registry[Registry[CarrierSettings]] = Registry("PPO profile", Z=_Z, I=_I)

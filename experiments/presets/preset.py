@@ -31,9 +31,9 @@ class Preset:
     num_envs: int
     evaluations: int  # evaluation every steps / evaluations
     episodes: int  # per evaluation
-    replay_fraction: float  # capacity as a share of the horizon
-    warmup_fraction: float  # random actions as a share of the horizon
     carriers: Mapping[str, CarrierSettings]
+    replay_fraction: float = 0.0  # capacity as a share of the horizon
+    warmup_fraction: float = 0.0  # random actions as a share of the horizon
     segments: int = 5
     replay: int | None = None  # transitions, whatever the horizon; replaces the share
     warmup: int | None = None  # environment steps, likewise

@@ -27,9 +27,8 @@ def _meow(weight: float, low: float, high: float, gamma: float, tau: float) -> C
 
 
 def _preset(steps: int, evaluations: int, warmup: int, options: dict, **carriers: CarrierSettings) -> Preset:
-    sizes = {"num_envs": 1, "episodes": 10, "replay_fraction": 0.0, "warmup_fraction": 0.0, "replay": 1_000_000}
-    own = {"carriers": frozen(**carriers), "options": frozen(**options)}
-    return Preset(steps=steps, evaluations=evaluations, warmup=warmup, **own, **sizes)
+    own = frozen(**carriers)
+    return Preset(steps, 1, evaluations, 10, own, replay=1_000_000, warmup=warmup, options=frozen(**options))
 
 
 # SQL has the temperature of the flow.

@@ -9,7 +9,7 @@ from agents import CARRIERS
 from experiments.presets import PRESETS
 from experiments.presets.isaac import ISAAC
 from experiments.presets.mujoco import MUJOCO
-from experiments.presets.ppo_profiles import PROFILES
+from experiments.presets.ppo_profiles import PARALLEL
 from experiments.session.study import Study
 
 PAIRS = [(task, f"isaac-{name}") for task in ISAAC for name in ("quick", "paper")]
@@ -33,7 +33,7 @@ def test_carriers_build_and_sizes_fit(task, name):
 
 
 def test_what_the_sources_say():
-    assert set(ISAAC) == set(PROFILES["I"])
+    assert set(ISAAC) == set(PARALLEL)
     ant, hand = (PRESETS[f"isaac_{task}"]["paper"] for task in ("ant", "allegro_hand"))
     assert ant.steps // (4096 * 16) == 500  # iterations of the reference trainer
     assert ant.carriers["ppo"].num_envs == 4096
