@@ -119,22 +119,24 @@ def test_a_study_trains_in_a_spawned_pool():
     assert results.policy("SAC", "abrupt", 1)(np.zeros(2)).shape == (2,)
 
 
-def _refusals(queue):
+def _refusals(pipe):
     for run in (STUDY.run, lambda: DriftingEnv("toy", "abrupt", drift_steps=1000)):
         try:
-            queue.put(run())
+            pipe.send(run())
         except ValueError as error:
-            queue.put(str(error))
+            pipe.send(str(error))
 
 
 def test_in_a_forked_process_a_study_and_an_environment_say_why_they_cannot_run():
     context = multiprocessing.get_context("fork")
-    queue = context.SimpleQueue()
+    ours, theirs = context.Pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX warns of every fork
-        process = context.Process(target=_refusals, args=(queue,))
+        process = context.Process(target=_refusals, args=(theirs,))
         process.start()
-    said = [queue.get(), queue.get()]
+    theirs.close()
+    said = [ours.poll(60) and ours.recv() for _ in range(2)]
+    process.kill()
     process.join()
-    assert all("JAX had started before this process was forked" in text for text in said)
-    assert all("get_context('spawn')" in text for text in said)
+    assert all("JAX had started before this process was forked" in str(text) for text in said)
+    assert all("get_context('spawn')" in str(text) for text in said)
