@@ -220,6 +220,12 @@ def test_the_page_states_the_outcomes_on_robots_and_on_the_authors_toy_task():
     assert robots.pop(humanoid) == {"worse": 2, "not significant": 3}
     assert robots.pop(("halfcheetah", "sac", 25_600)) == {"worse": 1, "not significant": 4}
     assert robots.pop(("walker2d", "sac", 25_600)) == {"better": 1, "not significant": 4}
+    assert robots.pop(("halfcheetah", "meow", 25_600)) == {"worse": 5}
+    assert robots.pop(("hopper", "meow", 25_600)) == {"better": 3, "not significant": 2}
+    assert robots.pop(("ant", "meow", 25_600)) == {"better": 5}
+    ant = RECORD.runs.filter(task="ant", carrier="meow").group_by("method", "pattern").agg(pl.col("mean_return").mean())
+    low, high = (ant.filter(method=name)["mean_return"] for name in ("MEow", "MEow+AES"))
+    assert f"{high.min():.0f} to {high.max():.0f} and {low.min():.0f} to {low.max():.0f};" in PAGE
     assert outcomes("published", tables.CONSTANT, "sac", task="halfcheetah") == {"worse": 2, "not significant": 3}
     assert "AES is worse than PPO's constant on Ant in 5 of 5 settings and on Humanoid in 2 of 5." in PAGE
     assert all(own.keys() == {"not significant"} for own in robots.values())
