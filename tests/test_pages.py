@@ -142,7 +142,7 @@ def dead(site):
 def test_the_site_builds_without_a_warning_or_a_dead_link_and_knows_every_public_name(tmp_path):
     pytest.importorskip("myst_nb", reason="`make docs` and `make test-all` install what the site is built with")
     build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path)]
-    done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT, timeout=1500)
+    done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT, timeout=1000)
     assert done.returncode == 0, done.stderr[-4000:]
     assert list(dead(tmp_path)) == []
     from sphinx.util.inventory import InventoryFile

@@ -172,7 +172,7 @@ def test_the_page_states_the_outcomes():
     counts = f"in {newer.count('better')} of {len(newer)} drifting settings"
     assert f"{counts} and worse in {newer.count('worse')}." in text("docs/what_helps.md")
     assert f"{counts}, worse in {newer.count('worse')}" in text("docs/choose.md")
-    assert f"better {counts} of three small tasks" in text("README.md")
+    assert f"better {counts} of four small tasks" in text("README.md")
     tuned = [each for s in SETTINGS.values() for each in tables.outcomes(s, tables.TUNED, "tuned")]
     better, worse = tuned.count("better"), tuned.count("worse")
     assert f"better than the chosen constant in {better} of {len(tuned)} settings, worse in {worse}." in PAGE
@@ -223,6 +223,7 @@ def test_the_page_states_the_outcomes_on_robots_and_on_the_authors_toy_task():
     assert robots.pop(("halfcheetah", "meow", 25_600)) == {"worse": 5}
     assert robots.pop(("hopper", "meow", 25_600)) == {"better": 3, "not significant": 2}
     assert robots.pop(("ant", "meow", 25_600)) == {"better": 5}
+    assert robots.pop(("humanoid", "meow", 25_600)) == {"better": 2, "not significant": 3}
     ant = RECORD.runs.filter(task="ant", carrier="meow").group_by("method", "pattern").agg(pl.col("mean_return").mean())
     low, high = (ant.filter(method=name)["mean_return"] for name in ("MEow", "MEow+AES"))
     assert f"{high.min():.0f} to {high.max():.0f} and {low.min():.0f} to {low.max():.0f};" in PAGE
