@@ -157,7 +157,7 @@ def test_its_counts_of_claims_are_those_of_the_audit():
         values = (100 * value for value in (faster[key]["difference"], *faster[key]["interval"]))
         assert form.format(*values) in text("docs/paper.md")
     moves = [held.pop(key) and next(each for each in record["claims"] if each["key"] == key) for key in ("I1", "I2")]
-    assert "by 0.5 % and by 0.01" in text("README.md")
+    assert "rises by 0.5 %, and under drift the weight is larger by 0.01." in text("README.md")
     assert [f"{100 * moves[0]['difference']:.1f}", f"{moves[1]['difference']:.2f}"] == ["0.5", "0.01"]
     assert all(section.startswith("B.") for section in held.values())  # "about parts of AES"
     assert f"makes {claims} quantitative claims" in text("README.md")
