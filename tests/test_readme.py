@@ -149,9 +149,9 @@ def test_its_counts_of_claims_are_those_of_the_audit():
     assert absent == 0
     counts = f"{holding} are reproduced, {contradicted} are not and {open_} cannot be judged."
     held = {claim["key"]: claim["section"] for claim in record["claims"] if claim["verdict"] == "reproduced"}
-    assert held.pop("C1")  # recovery of SAC, which a fixed weight improves as much
+    assert held.pop("C1")  # recovery of SAC, not shown to be faster than with a constant
     faster = {each["key"]: each for each in record["claims"] + record["questions"] if each["metric"] == "recovery"}
-    assert [faster[key]["verdict"] for key in ("AES 4", "fixed 1")] == ["not significant", "better"]
+    assert faster["AES 4"]["verdict"] == "not significant"
     forms = {"C1": "{:.1f} points, 95 % interval {:.1f} to {:.1f}", "AES 4": "is {:.1f} ({:.1f} to {:.1f})"}
     for key, form in forms.items():
         values = (100 * value for value in (faster[key]["difference"], *faster[key]["interval"]))
