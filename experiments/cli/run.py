@@ -100,7 +100,7 @@ def train(study: Study | None, runtime: Runtime) -> int:
     from experiments.session.forecast import forecast
     from experiments.study import store
     from experiments.study import train as training
-    from experiments.study.folder import begun, check_free, claim
+    from experiments.study.folder import begun, check_free, claim, missing
     from experiments.study.prepare import notes_of, prepare
 
     out = runtime.out
@@ -115,19 +115,20 @@ def train(study: Study | None, runtime: Runtime) -> int:
         out = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task}"
         start_jax(runtime.devices, out if runtime.resume else None)
         config = begun(out) if study is None else study.config
-        prepared = prepare(config)  # errors must occur before the folder is locked
+        added = missing(config, out)
+        prepared = prepare(added or config)  # errors must occur before the folder is locked
         if runtime.dry_run:
             check_free(out)
             print(*forecast(config, prepared), sep="\n")
             return DONE
         on_rows = stack.enter_context(writers(runtime.tensorboard, runtime.wandb))
-        claimed = claim(config, out, resume=runtime.resume)
+        claimed = claim(config, out, resume=runtime.resume, added=added)
         release = stack.pop_all()
-    on = f"Continue with:\n  {_again(study if config.objects else None, runtime, out)}"
+    on = f"Continue with:\n  {_again(study if config.objects or claimed.extended else None, runtime, out)}"
     with release, claimed.owner:
         for line in notes_of(config):
             print(line, flush=True)
-        if runtime.resume and (out / store.MANIFEST).exists():
+        if runtime.resume and not claimed.extended and (out / store.MANIFEST).exists():
             print("the training has ended; nothing is trained again", flush=True)
         try:
             outcome = training.train(

@@ -13,37 +13,38 @@ if TYPE_CHECKING:
 
 
 _RUN = ("task", "method", "pattern", "seed")
+#: Fields of a configuration in which comparable studies of a task may differ.
+_OWN = ("methods", "patterns", "seeds", "sweep", "controls", "counterfactual", "block", "preset", "merged")
 
 
 def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     """Write the merged configuration, manifest and curves of ``directories`` into the new or empty ``out``."""
     store.check_new(out, "--out")
-    config, manifest, rows = join_studies(directories)
+    joined = join_studies([open_results(directory) for directory in directories])
     with writing(out):
-        store.write_json(out / store.CONFIG, config)
-        store.write_rows(out / store.CURVES, rows)
-        write_manifest(out, manifest)
+        store.write_json(out / store.CONFIG, joined.config)
+        store.write_rows(out / store.CURVES, joined.rows(store.CURVES))
+        write_manifest(out, joined.manifest)
     return out
 
 
-def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any], "pl.DataFrame"]:
-    """Merge the configurations, manifests and curves of finished studies.
+def join_studies(studies: Sequence[store.Results]) -> store.Results:
+    """Merge the configurations, manifests and rows of finished studies.
 
     The merged configuration has the steps of each task and the original configurations under ``merged``. Patterns are
-    in order of first appearance. A run with equal numbers in several studies, such as a common baseline, is used once;
-    different numbers raise a ValueError.
+    in order of first appearance. A run with equal numbers in several studies, such as a common baseline, is used once.
+
+    Raises:
+      ValueError: the studies cannot be compared, or have different numbers of a run.
     """
-    studies = [open_results(folder) for folder in directories]
+    directories = [study.directory for study in studies]
     configs, manifests = [study.config for study in studies], [study.manifest for study in studies]
     steps: dict[str, Any] = {}
-    for folder, config in zip(directories, configs, strict=True):
-        for name in ("segments", "observe"):
-            if config.get(name) != configs[0].get(name):
-                raise ValueError(f"{folder} has {name} {config.get(name)}, {directories[0]} {configs[0].get(name)}")
-        own = config["steps"] if isinstance(config["steps"], dict) else {config["task"]: config["steps"]}
-        for task, horizon in own.items():
-            if steps.setdefault(task, horizon) != horizon:
-                raise ValueError(f"{folder} trained {task} for {horizon} steps, another study for {steps[task]}")
+    for i, (folder, config) in enumerate(zip(directories, configs, strict=True)):
+        for other, known in zip(directories[:i], configs[:i], strict=True):
+            if differing := store.differing_fields(_shared(known, config), _shared(config, known)):
+                raise ValueError(f"{folder} cannot be joined with {other}: {differing[0]}")
+        steps |= config["steps"] if isinstance(config["steps"], dict) else {config["task"]: config["steps"]}
     config = {k: v for k, v in configs[0].items() if all(other.get(k) == v for other in configs)}
     config |= {"task": ",".join(steps), "steps": steps, "merged": configs}
     manifest = {k: v for k, v in manifests[0].items() if all(other.get(k) == v for other in manifests)}
@@ -51,7 +52,7 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
         manifest[name] = {}
         for task, known in (item for other in manifests for item in other.get(name, {}).items()):
             if known not in ({}, None):
-                manifest[name][task] = _joined(manifest[name].get(task), known)
+                manifest[name][task] = store.merged(manifest[name].get(task), known)
     if patterns := _patterns(directories, manifests):
         manifest["patterns"] = patterns
     runs: dict[tuple, Any] = {}
@@ -59,7 +60,17 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
         runs.setdefault(tuple(run.get(name) for name in _RUN), run)
     wall = sum(each.get("wall_seconds", 0.0) for each in manifests)
     manifest |= {"runs": list(runs.values()), "wall_seconds": wall}
-    return config, manifest, _rows([study.rows(store.CURVES) for study in studies])
+    rows = {store.CURVES: _rows([study.rows(store.CURVES) for study in studies])}
+    return store.Results(directories[0], config, manifest, rows)
+
+
+def _shared(config: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a study that must be equal in a comparable ``other`` study."""
+    if config["task"] != other["task"]:
+        return {name: config.get(name) for name in ("segments", "observe")}
+    named = {name: {**config.get(name, {})} for name in ("settings", "outside")}  # of carriers and custom objects
+    common = {n: {k: v for k, v in known.items() if k in other.get(n, {})} for n, known in named.items()}
+    return {name: value for name, value in config.items() if name not in _OWN} | common
 
 
 def _rows(frames: Sequence["pl.DataFrame"]) -> "pl.DataFrame":
@@ -76,13 +87,6 @@ def _rows(frames: Sequence["pl.DataFrame"]) -> "pl.DataFrame":
             "train one of the studies without this run"
         )
     return rows.unique(place, keep="first", maintain_order=True)
-
-
-def _joined(first: Any, second: Any) -> Any:
-    """Merge two maps recursively, such as the optimum by pattern and seed. For other values the second wins."""
-    if not isinstance(first, dict) or not isinstance(second, dict):
-        return second
-    return first | {name: _joined(first.get(name), value) for name, value in second.items()}
 
 
 def _patterns(directories: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aesjax.registry import lookup
+from aesjax.typed import require
 from agents import CARRIERS
 from experiments.measure.comparisons import PAIRED, comparable, draw_interval, outcome_of, paired, scopes
 from experiments.measure.runs import run_metrics
@@ -46,8 +47,8 @@ class Results:
     recorded proxies as lists, ``metrics`` a row per metric of a run, of a method and of a comparison.
     """
 
-    def __init__(self, files: Files, study: Any = None):
-        self._files, self._study = files, study
+    def __init__(self, files: Files, study: Any = None, joined: Sequence["Results"] = ()):
+        self._files, self._study, self._joined = files, study, joined
 
     @classmethod
     def open(cls, directory: str | Path, study: Any = None) -> "Results":
@@ -65,8 +66,26 @@ class Results:
             check_same(files.directory, files.config, study.config)
         return cls(files, study)
 
+    @classmethod
+    def join(cls, studies: Sequence["Results | str | Path"]) -> "Results":
+        """Several finished studies as one, for frames, `compare` and `plot`: results or folders.
+
+        A run with equal numbers in several studies, such as a common baseline, is used once.
+
+        Raises:
+          ValueError: studies that cannot be compared, because another option than methods, patterns or seeds
+            differs, or because they have different numbers of a run.
+        """
+        from experiments.report.merge import join_studies
+
+        joined = [study if isinstance(study, Results) else cls.open(study) for study in studies]
+        require(len(joined) > 0, "studies", "one or more results or folders", studies)
+        return cls(join_studies([results._files for results in joined]), joined=joined)
+
     @property
     def directory(self) -> Path:
+        if self._joined:
+            raise ValueError("joined results have no folder; use the Results of one of the studies")
         return self._files.directory
 
     @cached_property
@@ -114,7 +133,8 @@ class Results:
         if isinstance(method, str) and method.partition("+")[0] in CARRIERS:
             method = parse_method_with_carrier(method)
         if isinstance(method, Method):
-            rows = rows_of(self.config, method.carrier.name) if method.carrier.name in self.config.carriers else []
+            carrier, configs = method.carrier.name, [results.config for results in self._joined or (self,)]
+            rows = [row for config in configs if carrier in config.carriers for row in rows_of(config, carrier)]
             method = next((row.name for row in rows if row.method == method), label_of(method))
         settings = [method] if method in known else [name for name in known if name.startswith(f"{method}[")]
         if len(settings) > 1:
@@ -265,6 +285,8 @@ class Results:
 
     def __repr__(self) -> str:
         config, runs = self._files.config, len(self.manifest.get("runs", ()))
+        if self._joined:
+            return f"Results.join of {len(self._joined)} studies: {runs} runs on {config['task']}"
         return f"Results({str(self.directory)!r}): {runs} runs of {config['steps']:,} steps on {config['task']}"
 
     def _repr_html_(self) -> str:

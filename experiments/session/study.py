@@ -172,8 +172,9 @@ class Study:
         """Train the study, or the rest of an interrupted one.
 
         Args:
-          out: folder of the results. A finished study in it is opened, an interrupted one is continued, and another
-            study raises an error. None: a new temporary folder.
+          out: folder of the results. A finished study in it is opened, an interrupted one is continued, a finished one
+            with fewer seeds, patterns or methods is extended, and another study raises an error. None: a new temporary
+            folder.
           devices: CPU devices, one per core by default; JAX must not have started with another number.
           quiet: show no progress.
 
@@ -183,16 +184,17 @@ class Study:
         """
         from experiments.session.results import Results
         from experiments.study import store
-        from experiments.study.folder import claim
+        from experiments.study.folder import claim, missing
         from experiments.study.prepare import prepare
         from experiments.study.train import train
 
         start_jax(devices, None if out is None else Path(out))
         place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out).expanduser()
-        if not (place / store.MANIFEST).exists():
-            config = self.config
-            prepared = prepare(config)
-            claimed = claim(config, place, resume=(place / store.CONFIG).exists())
+        config = self.config
+        added = missing(config, place)
+        if added or not (place / store.MANIFEST).exists():
+            prepared = prepare(added or config)
+            claimed = claim(config, place, resume=(place / store.CONFIG).exists(), added=added)
             train(claimed, prepared=prepared, command=self.command_or_none("DIR"), quiet=quiet)
         return Results.open(place, self)
 

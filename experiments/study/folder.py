@@ -1,5 +1,6 @@
 """The folder of a study and its lock, so that one process at a time writes into it."""
 
+import dataclasses
 import os
 import shutil
 import socket
@@ -43,6 +44,7 @@ class Owner:
             raise ValueError(f"{directory} is in use by {who}; wait for it, end it, or choose another folder") from None
         except OSError as error:
             raise store.Unwritable(f"{directory} cannot be written: {store.reason(error)}") from None
+        complete(directory)  # an interrupted join
 
     def check(self) -> None:
         """Raise Unwritable if the folder or its lock is gone; writing could damage another process's results."""
@@ -118,10 +120,44 @@ class Claim(NamedTuple):
     directory: Path
     resume: bool
     owner: Owner
+    extended: StudyConfig | None = None  # if the runs are added to a finished study: the study with them
 
 
-def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
-    """Lock ``directory`` for a study, if it is free or holds this study.
+def missing(config: StudyConfig, directory: Path) -> StudyConfig | None:
+    """The study of the runs that the finished study in ``directory`` lacks: seeds, patterns or methods.
+
+    None if no run is missing, or if the folder holds no finished study, a part, or one with other options.
+    """
+    if config.block or not (directory / store.MANIFEST).exists():
+        return None
+    stored, wanted = store.open_results(directory).config, config.to_json()
+    differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
+    if len(differing) != 1 or (axis := differing[0]) not in ("seeds", "patterns", "methods"):
+        return None
+    pairs = zip(getattr(config, axis), wanted[axis], strict=True)
+    lacking = tuple(value for value, definition in pairs if definition not in stored[axis])
+    fewer = len(lacking) + len(stored[axis]) > len(wanted[axis])
+    return None if fewer or not lacking else dataclasses.replace(config, **{axis: lacking})
+
+
+def complete(directory: Path) -> None:
+    """Replace the study in a locked folder by the study that was joined with added runs; without one a no-op."""
+    joined = directory / store.ADDED / store.JOINED
+    if (joined / store.MANIFEST).exists():
+        (directory / store.MANIFEST).unlink(missing_ok=True)  # until all is replaced the study counts as unfinished
+        for name in (store.CONFIG, *store.FOLDERS, store.STREAMS, store.CURVES, store.MANIFEST):
+            if (joined / name).exists():
+                shutil.rmtree(directory / name, ignore_errors=True)  # a file is replaced in one rename
+                os.replace(joined / name, directory / name)
+        for folder in (store.ADDED, store.CHECKPOINTS):
+            shutil.rmtree(directory / folder, ignore_errors=True)
+
+
+def claim(config: StudyConfig, directory: Path, *, resume: bool, added: StudyConfig | None = None) -> Claim:
+    """Lock ``directory`` for a study, if it is free, holds this study, or a finished one to which runs are added.
+
+    Args:
+      added: the study's `missing` runs, to train only these.
 
     Raises:
       ValueError: it is in use, holds something else or cannot be written; nothing is changed.
@@ -131,22 +167,29 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"--out {directory} cannot be written: {store.reason(error)}") from None
-    owner = Owner(directory)
+    owner, study, place = Owner(directory), config, directory
     try:
-        if resume:
+        if added is not None and resume:
+            if missing(config, directory) != added:
+                raise ValueError(f"--resume: another process changed the study in {directory}; run again")
+            study, place = added, directory / store.ADDED / added.fingerprint()
+            store.check_folder(directory, directory)
+            place.mkdir(parents=True, exist_ok=True)
+            resume = (place / store.CONFIG).exists()
+        elif resume:
             try:
                 check_same(directory, store.read_json(directory / store.CONFIG), config)
             except ValueError as error:
                 raise ValueError(f"--resume: {error}") from None
         else:
             check_free(directory)  # another process may have written meanwhile
-        clean(directory)
+        clean(place)
         if not resume:
-            store.write_json(directory / store.CONFIG, config.to_json())
+            store.write_json(place / store.CONFIG, study.to_json())
     except BaseException:
         owner.release()
         raise
-    return Claim(config, directory, resume, owner)
+    return Claim(study, place, resume, owner, None if study is config else config)
 
 
 def check_free(directory: Path) -> None:
@@ -161,8 +204,8 @@ def check_free(directory: Path) -> None:
 
 
 def _check_begun(directory: Path) -> None:
-    """Raise for a folder without a study, or with a study in parts."""
-    if (directory / store.PLAN).exists():
+    """Raise for a folder without a study, or with an unfinished study in parts."""
+    if (directory / store.PLAN).exists() and not (directory / store.MANIFEST).exists():
         raise ValueError(f"--resume: {directory} is a study in parts; run aesjax submit --resume --out {directory}")
     if not (directory / store.CONFIG).exists():
         raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")

@@ -11,17 +11,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.study import checkpoint, store
-from experiments.study.config import fingerprint_of
+from experiments.study import store
 from experiments.study.folder import Owner, clean
-from experiments.study.store import FOLDERS, Results, check_folder, open_results, write_manifest
+from experiments.study.parts import join_parts
+from experiments.study.store import Results, check_folder, open_results
 
 SHORTEST = 3  # minutes of a job: for its start and for the warning signal
 _NOTICE = 90  # seconds before its end at which SLURM signals a job
@@ -33,8 +32,6 @@ _MOST_TIME_OUTS = 1000
 _FORMAT = 4
 _LAST_LINES = 5
 _ACTIVE = ("PENDING", "RUNNING", "REQUEUED", "COMPLETING", "CONFIGURING", "SUSPENDED")  # states of SLURM
-_COMMON = ("floors", "oracle", "inert", "patterns", "simulator")  # may differ between hosts
-_SUMS = ("runs", "batches", "seconds")  # of one carrier in a manifest
 #: `aesjax` with this Python; -P: modules in the working folder do not hide our packages.
 _AESJAX = (sys.executable, "-P", "-c", "from experiments.cli import entry; entry()")
 
@@ -213,7 +210,8 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
             )
         parts = [_opened(plan, number) for number in range(1, plan.parts + 1)]
         clean(directory)
-        _write(plan, parts)
+        command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])
+        join_parts(directory, plan.config, parts, command)
     return plan, True
 
 
@@ -229,42 +227,3 @@ def _opened(plan: StudyPlan, number: int) -> Results:
         remedy = f"remove {place} and train it again: aesjax submit --resume --out {plan.directory}"
         raise ValueError(f"{error}; {remedy}") from None
     return part
-
-
-def _write(plan: StudyPlan, parts: Sequence[Results]) -> None:
-    import polars as pl
-
-    for name in (store.CURVES, store.STREAMS):
-        store.write_rows(plan.directory / name, pl.concat([part.rows(name) for part in parts], how="diagonal"))
-    for folder in FOLDERS:
-        shutil.rmtree(plan.directory / folder, ignore_errors=True)  # left by an interrupted join
-    whole, before = fingerprint_of(plan.config), Counter[str]()  # batches of runs of each carrier
-    for number, part in enumerate(parts, 1):
-        own = fingerprint_of(plan.part_config(number))
-        for source in sorted(path for name in FOLDERS for path in part.directory.glob(f"{name}/*/*")):
-            *_, folder, carrier, name = source.parts
-            batch, dash, evaluation = name.partition("-")
-            at = int(batch) + before[carrier]
-            checkpoint.adopt(source, plan.directory / folder / carrier / f"{at:03d}{dash}{evaluation}", own, at, whole)
-        before.update({carrier: facts["batches"] for carrier, facts in part.manifest["parts"].items()})
-    store.write_json(plan.directory / store.CONFIG, plan.config)
-    command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])
-    write_manifest(plan.directory, _manifest([part.manifest for part in parts]) | {"command": command})
-
-
-def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Joint manifest: equal fields and sums; other fields are only in the manifests of the parts."""
-    first, carriers = manifests[0], {}
-    whole = {n: v for n, v in first.items() if n in _COMMON or all(other.get(n) == v for other in manifests)}
-    for carrier, facts in (item for manifest in manifests for item in manifest["parts"].items()):
-        known = carriers.setdefault(carrier, {**facts, **dict.fromkeys(_SUMS, 0)})
-        known.update({name: round(known[name] + facts[name], 2) for name in _SUMS})
-    if "warm_start" in first:
-        agents = {carrier: own for other in manifests for carrier, own in other["warm_start"]["agents"].items()}
-        whole["warm_start"] = {**first["warm_start"], "agents": agents}
-    return whole | {
-        "resumed": any(manifest["resumed"] for manifest in manifests),
-        "wall_seconds": round(sum(manifest["wall_seconds"] for manifest in manifests), 2),
-        "parts": carriers,
-        "runs": [run for manifest in manifests for run in manifest["runs"]],
-    }

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
 STREAMS = "streams.parquet"
 PLAN, PARTS, SLURM = "plan.json", "parts", "slurm"  # of a study in parts: file, and folders
+ADDED, JOINED = "added", "joined"  # folder of runs that are added to a finished study, and of the joined study in it
 AGENTS, SNAPSHOTS = "agents", "snapshots"  # folders: agents at the end, and policies at changes
 STDOUT = ("-", "/dev/stdout")  # names of standard output
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written
@@ -213,6 +214,13 @@ def _commit() -> str | None:
         return None
 
 
+def merged(first: Any, second: Any) -> Any:
+    """Merge two maps recursively, such as the optimum by pattern and seed. For other values the second wins."""
+    if not isinstance(first, dict) or not isinstance(second, dict):
+        return second
+    return first | {name: merged(first.get(name), value) for name, value in second.items()}
+
+
 def differing_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """``name: old -> new`` for every field in which two configurations differ; of methods only different ones."""
     lines = []
@@ -247,6 +255,7 @@ class Results(NamedTuple):
     directory: Path
     config: Mapping[str, Any]
     manifest: Mapping[str, Any]
+    frames: Mapping[str, Any] = {}  # of joined studies: file name -> its rows
 
     def check(self, name: str) -> bytes:
         """Return the bytes of a result file; ValueError if it is missing, changed or damaged."""
@@ -258,7 +267,7 @@ class Results(NamedTuple):
 
     def rows(self, name: str) -> "pl.DataFrame":
         """Rows of `CURVES` or `STREAMS`; ValueError if the file is missing, changed or damaged."""
-        return read_rows(self.directory / name, self.check(name))
+        return self.frames[name] if self.frames else read_rows(self.directory / name, self.check(name))
 
     def runs(self, status: str) -> set[Run]:
         """Runs with this status, ``finished`` or ``diverged``."""

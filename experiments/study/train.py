@@ -15,6 +15,7 @@ from envs.physics.host import in_own_words
 from experiments.study import store
 from experiments.study.checkpoint import CheckpointError, save_agents, save_snapshot, snapshots_at
 from experiments.study.folder import Claim
+from experiments.study.parts import add
 from experiments.study.prepare import Prepared, floor_of, optimum_of, prepare, small_windows
 from experiments.study.process import StopFlag
 from experiments.study.run import (
@@ -61,7 +62,7 @@ def train(
 ) -> Outcome:
     """Train all unfinished runs, write curves, streams and manifest, and release the folder.
 
-    A resumed study whose training has ended is not changed.
+    A resumed study whose training has ended is not changed. Added runs are joined with their study at the end.
 
     Args:
       prepared: result of `prepare`, if it was called before the folder was locked.
@@ -83,7 +84,7 @@ def train(
                 results.check(store.CURVES)
             except ValueError as error:
                 raise Refused(f"--resume: {error}; remove its {store.MANIFEST} to train it again") from None
-            return _outcome(directory, results.manifest["runs"])
+            return _outcome(study, results.manifest["runs"])
         with in_own_words(config.build_task().env, Stopped) as simulator:
             prepared = prepare(config) if prepared is None else prepared
             began, floor, trained = time.monotonic(), floor_of(config), {}
@@ -105,7 +106,7 @@ def train(
             }
             facts |= {"command": command} if command else {}
             store.write_manifest(directory, facts | _facts(study, prepared, simulator))
-            return _outcome(directory, statuses)
+            return _outcome(study, statuses)
 
 
 def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[str, Any]:
@@ -199,7 +200,13 @@ def _train_share(
     return _Trained(rows, streams, statuses_of(rows, config.envs_of(share.carrier)), facts)
 
 
-def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
+def _outcome(study: Claim, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
+    directory = study.owner.directory
+    if study.extended is not None:
+        try:
+            statuses = add(study.extended, directory, study.directory)["runs"]
+        except ValueError as error:
+            raise Refused(f"--resume: {error}") from None
     lines = [
         f"{s['method']}, {s['pattern']}, seed {s['seed']} diverged at step {s['diverged_at']}: {s['reason']}"
         for s in statuses

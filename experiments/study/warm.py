@@ -158,7 +158,7 @@ def _exported(directory: Path, carrier: str) -> Agents:
 def warm_of(config: StudyConfig, share: Share, runs: Any) -> Warm | None:
     """Initial agents of the batched ``runs`` of a share; None if they start with new agents.
 
-    A run uses the agent trained with its seed; other seeds use the available agents in turn.
+    A run uses the agent trained with its seed; other seeds use the available agents in order.
     """
     given, carrier = config.warm_start, share.carrier
     if not given:
@@ -183,8 +183,7 @@ def warm_of(config: StudyConfig, share: Share, runs: Any) -> Warm | None:
             )
 
     trained = {run["seed"]: i for i, run in enumerate(agents.runs)}
-    others = [seed for seed in config.seeds if seed not in trained]
-    source = {seed: trained[seed] if seed in trained else others.index(seed) % len(trained) for seed in config.seeds}
+    source = {seed: trained.get(seed, (seed - 1) % len(trained)) for seed in config.seeds}
     of = np.array([source[label["seed"]] for label in share.labels])
 
     weight = np.array([run["entropy_weight"] for run in agents.runs], np.float32)[of]
@@ -205,7 +204,9 @@ def warm_of(config: StudyConfig, share: Share, runs: Any) -> Warm | None:
         return state._replace(agent=jax.tree_util.tree_map_with_path(taken, state.agent))
 
     adam = {"adam": "continued" if continued else "anew"}
-    found = [{"seed": seed, "trained": agents.runs[i], "shared": seed in others} | adam for seed, i in source.items()]
+    found = [
+        {"seed": seed, "trained": agents.runs[i], "shared": seed not in trained} | adam for seed, i in source.items()
+    ]
     return Warm(runs._replace(schedules=tuple(schedules)), begin, found)
 
 

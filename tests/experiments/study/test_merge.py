@@ -8,6 +8,7 @@ import pytest
 from experiments.cli import main
 from experiments.measure.study import load_study
 from experiments.report.merge import merge_studies
+from tests.experiments.configs import config_of
 from tests.experiments.measure.synthetic import BUILT_IN, MADE_UP, STEPS, make_curves
 from tests.experiments.report.pages import configure, save
 from tests.refusals import refused
@@ -43,8 +44,11 @@ def test_two_tasks_are_measured_as_one_family(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("task", "changes", "text"),
     [
-        ("ant", {"segments": 10}, "has segments 10, .*one 5"),
-        ("hopper", {"steps": 7}, "trained hopper for 7 steps"),
+        ("ant", {"segments": 10}, "two cannot be joined with .*one: segments: 5 -> 10"),
+        ("hopper", {"steps": 7}, "steps: .* -> 7"),
+        ("hopper", {"evaluations": 7}, "evaluations: null -> 7"),
+        ("hopper", {"options": {"engine": "mjx"}}, "options: .*mjx"),
+        ("hopper", {"drift_seed": 3}, "drift_seed: null -> 3"),
     ],
 )
 def test_what_does_not_fit_together_is_refused_and_nothing_is_written(tmp_path, task, changes, text):
@@ -69,6 +73,36 @@ def test_a_run_that_both_studies_hold_counts_once_or_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"studies have different numbers of SAC on toy, 'abrupt', seed 2"):
         merge_studies([first, other], tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_studies_of_other_methods_and_seeds_are_compared_as_one(tmp_path):
+    """Settings of carriers and sources of objects must be equal where both studies have them."""
+    from experiments import Method, Results
+
+    folders = []
+    for name, schedules, seeds in (("one", "baseline,aes", [1, 2]), ("two", "baseline,aes_r", [2, 1, 3])):
+        config = config_of("sac", schedules, steps=STEPS, evaluations=20, patterns="steady,abrupt", seeds=max(seeds))
+        methods = ("SAC", {"aes": "SAC+AES", "aes_r": "SAC+AES-R"}[schedules.split(",")[1]])
+        folders.append(save(tmp_path / name, make_curves(methods, ("steady", "abrupt"), seeds, every=5_000)))
+        configure(folders[-1], **config.to_json())
+    joined = Results.join([folders[0], Results.open(folders[1])])
+    assert joined.methods == ["SAC", "SAC+AES", "SAC+AES-R"]
+    for method in ("SAC+AES-R", "sac+aes_r", Method("sac", "aes_r")):
+        frame = joined.compare(method, "sac+aes", metric="return")
+        assert frame["pairs"].to_list() == [2, 2]
+    assert joined.metrics.filter(level="run", metric="mean_return").height == 2 * (3 + 2 + 3)
+    assert len(joined.plot(pattern="abrupt").axes[0].get_legend_handles_labels()[1]) == 3
+    assert "2 studies" in repr(joined)
+    assert "<ul>" in joined._repr_html_()
+    with pytest.raises(ValueError, match="joined results have no folder"):
+        joined.policy("SAC", "abrupt", 1)
+    with pytest.raises(ValueError, match="studies must be one or more results or folders"):
+        Results.join([])
+    settings = json.loads((folders[1] / "config.json").read_text())["settings"]
+    settings["sac"]["config"]["layer_norm"] = True
+    configure(folders[1], settings=settings)
+    with pytest.raises(ValueError, match=r"cannot be joined with .*: settings: .*layer_norm"):
+        Results.join(folders)
 
 
 def test_the_patterns_of_all_studies_are_described_in_the_order_of_first_mention(tmp_path):
