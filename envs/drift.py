@@ -14,18 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs.core import Channel, Task
-from envs.patterns import PATTERNS, Leg, Pattern
+from envs.patterns import PATTERNS, Leg, Pattern, Realisation
 
 Array = jax.Array
 Channels = Sequence[Channel]
 Patterns = Mapping[str, Pattern]
-
-
-class Realisation(NamedTuple):
-    """Drift sample of one run, used by every pattern; batched along a leading axis."""
-
-    levels: Array  # (segments + 1, D) float32, s_k or P_k per coordinate; row 0 is nominal
-    directions: Array  # (D,) float32, unit vector of a planar channel's ramp; 0 for scalars
 
 
 class DriftData(NamedTuple):
@@ -40,7 +33,7 @@ class DriftTruth(NamedTuple):
 
     values: Array  # (D,) float32, task units
     change: Array  # () float32, Euclidean norm of the change since the previous step, in channel ranges
-    is_change_point: Array  # () bool, the first step after a jump
+    is_change_point: Array  # () bool, the first step after a jump that the pattern states
 
 
 def change_points(total: int, segments: int = 5) -> list[int]:
@@ -123,8 +116,8 @@ def _relocate(point: Array, uniform: Array) -> tuple[Array, Array]:
 
 def _at(
     channels: Channels, pattern: Array | int, realisation: Realisation, step: Any, total: Any, patterns: Patterns
-) -> tuple[Array, Array]:
-    """Drift values (D,) float32 in task units at one step of one run, and its segment ()."""
+) -> Array:
+    """Drift values (D,) float32 in task units at one step of one run."""
     size = sum(channel.size for channel in channels)
     chex.assert_shape(realisation.levels, (None, size), custom_message="a drift sample has the channels of one task")
     segments = realisation.levels.shape[0] - 1
@@ -141,7 +134,7 @@ def _at(
         return jnp.concatenate(parts)
 
     branches = [lambda entry=entry: evaluate(entry) for entry in patterns.values()]
-    return jax.lax.switch(jnp.asarray(pattern, jnp.int32), branches), segment
+    return jax.lax.switch(jnp.asarray(pattern, jnp.int32), branches)
 
 
 def truth(
@@ -156,16 +149,15 @@ def truth(
 
     ``pattern``, a () int32 index into ``patterns``, may be traced. ``change`` is the Euclidean norm over coordinates of
     (value now - value one step before) / (high - low), 0 at step 0. It is a difference of float32 values: a gradual
-    drift slower than 1e-5 of the range per step is reported to about 1 %. ``is_change_point`` is true at the first step
-    of every segment but the first, for patterns that jump.
+    drift slower than 1e-5 of the range per step is reported to about 1 %. ``is_change_point`` is true at the stated
+    changes of patterns that jump.
     """
     step = jnp.asarray(step, jnp.int32)
-    now, segment = _at(channels, pattern, realisation, step, total, patterns)
-    before, segment_before = _at(channels, pattern, realisation, step - 1, total, patterns)
+    now, before = (_at(channels, pattern, realisation, at, total, patterns) for at in (step, step - 1))
     spans = per_coordinate(channels, lambda channel: channel.high - channel.low)
-    jumps = jnp.asarray([entry.jumps for entry in patterns.values()])[pattern]
     change = jnp.sqrt(jnp.sum(((now - before) / spans) ** 2))
-    return DriftTruth(now, change, jumps & (segment != segment_before))
+    starts = [jnp.any(entry.change_steps(realisation, total) == step) & entry.jumps for entry in patterns.values()]
+    return DriftTruth(now, change, jnp.stack(starts)[pattern])
 
 
 def normalised(channels: Channels, values: Array) -> Array:

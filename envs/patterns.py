@@ -5,7 +5,7 @@ The training loop selects among them by a traced index, so runs with different p
 
 import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,13 @@ from aesjax.registry import lookup
 from envs.core import Channel
 
 Array = jax.Array
+
+
+class Realisation(NamedTuple):
+    """Drift sample of one run, used by every pattern; batched along a leading axis."""
+
+    levels: Array  # (segments + 1, D) float32, s_k or P_k per coordinate; row 0 is nominal
+    directions: Array  # (D,) float32, unit vector of a planar channel's ramp; 0 for scalars
 
 
 class Leg(NamedTuple):
@@ -28,17 +35,35 @@ class Leg(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A pattern and its properties for reports."""
+    """A pattern and its properties for reports.
+
+    ``changes(sample, segments)`` states the times (K,) of a run's changes in segments, increasing and inside
+    (0, segments): 1.5 is the middle of the second segment. Without it a pattern has no change points and no recovery.
+    """
 
     value: Callable[[Channel, Leg], Array]
     jumps: bool  # the value jumps at the change points
     holds: bool = False  # the value is constant between jumps, so that recovery times are defined
     in_all: bool = True  # part of `--patterns all`
+    changes: Callable[[Realisation, int], Any] | None = None
+
+    def change_steps(self, sample: Realisation, total: Array | int) -> Array:
+        """(K,) int32 vector steps, of ``total``, at which the drift of a run changes; empty if not stated."""
+        segments = sample.levels.shape[0] - 1
+        times = jnp.zeros(0) if self.changes is None else jnp.asarray(self.changes(sample, segments), jnp.float32)
+        whole, length = times.astype(jnp.int32), total // segments
+        # The first step at or after the time; the factor covers rounding of the time.
+        return whole * length + jnp.ceil((times - whole) * length * (1.0 - 1e-6)).astype(jnp.int32)
 
     @property
     def summary(self) -> str:
         """First line of the function's docstring, for listings."""
         return (inspect.getdoc(self.value) or "").partition("\n")[0]
+
+
+def segment_starts(sample: Realisation, segments: int) -> Array:
+    """A change at the beginning of every segment but the first."""
+    return jnp.arange(1.0, segments)
 
 
 def steady(channel: Channel, leg: Leg) -> Array:
@@ -124,13 +149,13 @@ def mixed_release(channel: Channel, leg: Leg) -> Array:
 
 # Read whenever a program is traced, so patterns may be appended at any time; programs compiled before do not have them.
 PATTERNS: dict[str, Pattern] = {
-    "steady": Pattern(steady, jumps=False),
-    "abrupt": Pattern(abrupt, jumps=True, holds=True),
-    "linear": Pattern(linear, jumps=False),
-    "periodic": Pattern(periodic, jumps=False),
-    "mixed": Pattern(mixed, jumps=True),
-    "sawtooth": Pattern(sawtooth, jumps=True, in_all=False),
-    "mixed_release": Pattern(mixed_release, jumps=True, in_all=False),
+    "steady": Pattern(steady, jumps=False, changes=segment_starts),
+    "abrupt": Pattern(abrupt, jumps=True, holds=True, changes=segment_starts),
+    "linear": Pattern(linear, jumps=False, changes=segment_starts),
+    "periodic": Pattern(periodic, jumps=False, changes=segment_starts),
+    "mixed": Pattern(mixed, jumps=True, changes=segment_starts),
+    "sawtooth": Pattern(sawtooth, jumps=True, in_all=False, changes=segment_starts),
+    "mixed_release": Pattern(mixed_release, jumps=True, in_all=False, changes=segment_starts),
 }
 
 

@@ -104,13 +104,19 @@ class World:
     def elsewhere(self, drift: DriftData, step: Array) -> dict[str, Array]:
         """Drift values (D,) by name that are not in force at vector step ``step`` ().
 
-        ``nominal``; ``previous``, the last values of the previous segment (nominal in the first segment); ``next``, the
-        first values of the next segment (in the last segment, the end of the run); ``low`` and ``high``, every channel
-        at an end of its range (planar channels at the ends of their first axis).
+        ``nominal``; ``previous``, the values before the last change (nominal before the first); ``next``, those after
+        the next change (after the last, at the end of the run); ``low`` and ``high``, every channel at an end of its
+        range (planar channels at the ends of their first axis).
         """
-        length = self.total // self.segments
-        segment = jnp.minimum(step // length, self.segments - 1)
-        (previous, following), _ = self.path(drift, jnp.stack([segment * length - 1, (segment + 1) * length]))
+
+        def around(pattern: Pattern) -> tuple[Array, Array]:
+            changes = pattern.change_steps(drift.realisation, self.total)
+            last = jnp.max(changes, initial=0, where=changes <= step)
+            return last, jnp.min(changes, initial=self.total, where=changes > step)
+
+        branches = [lambda pattern=pattern: around(pattern) for pattern in self.patterns.values()]
+        last, following = jax.lax.switch(drift.pattern, branches)
+        (previous, following), _ = self.path(drift, jnp.stack([last - 1, following]))
 
         def ends(name: str) -> Array:
             both = [(c, i) for c in self.task.channels for i in range(c.size)]
@@ -118,7 +124,7 @@ class World:
             return jnp.asarray(ends, jnp.float32)
 
         nominal = ends("nominal")
-        previous = jnp.where(segment > 0, previous, nominal)
+        previous = jnp.where(last > 0, previous, nominal)
         return {"nominal": nominal, "previous": previous, "next": following, "low": ends("low"), "high": ends("high")}
 
     def displacement(self, values: Array) -> Array:

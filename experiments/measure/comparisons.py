@@ -120,7 +120,7 @@ def paired(
     by_t = len(scope.tasks) == 1 and int(np.sum(np.isfinite(d))) < stats.SMALL
     interval = stats.t_interval(d) if by_t else draw([d], stats.mean)
     by_seed = np.where(np.all(np.isfinite(d), axis=0), np.mean(d, axis=0), np.nan)
-    interval = stats.bounded(interval, f"paired:{metric}", study.segments)
+    interval = stats.bounded(interval, f"paired:{metric}", study.segments_of(pattern))
     return Paired(ours, theirs, interval, stats.paired_t_p(by_seed), by_t)
 
 
@@ -149,19 +149,19 @@ def comparisons(
                 reasons = {m.reason for key in keys if (m := cells[name].get(key)) and m.reason}
                 reason = ", ".join(sorted(reasons)) or "no_common_seed"
             flag = f"baseline={names}" + (";lower_is_better" if name in LOWER_IS_BETTER else "")
-            for kind, interval in _statistics(pair, name, study.segments, draw, brief=bool(suffix)).items():
+            for kind, interval in _statistics(pair, name, study.segments_of(pattern), draw, brief=bool(suffix)).items():
                 note = flag + (";t_interval" if kind == "paired" and pair.by_t else "")
                 head = ("method", scope.family, scope.task, method, pattern, None, f"{kind}:{name}{suffix}")
                 yield (*head, *stats.numbers(interval), pair.pairs, len(keys), reason, note)
 
 
-def _statistics(pair: Paired, metric: str, segments: int, draw: Callable, *, brief: bool) -> dict[str, stats.Interval]:
+def _statistics(pair: Paired, name: str, segments: float, draw: Callable, *, brief: bool) -> dict[str, stats.Interval]:
     """Kind of comparison -> value and interval; ``brief``: mean difference and p-value only."""
     results = {"paired": pair.interval, "p": stats.Interval(pair.p, NAN, NAN)}
     if brief:
         return results
-    sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
-    iqm = stats.bounded(draw([pair.difference], stats.iqm), f"paired_iqm:{metric}", segments)
+    sign = -1.0 if name in LOWER_IS_BETTER else 1.0
+    iqm = stats.bounded(draw([pair.difference], stats.iqm), f"paired_iqm:{name}", segments)
     shares = {
         "poi": stats.probability_of_improvement(sign * pair.ours, sign * pair.theirs),
         "poi_paired": stats.paired_probability_of_improvement(sign * pair.difference),

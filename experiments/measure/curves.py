@@ -88,11 +88,6 @@ def later_return(curve: Curve, changes: np.ndarray) -> float:
     return float(np.mean(later)) if later.size and not curve.diverged else float("nan")
 
 
-def change_steps(horizon: float, segments: int) -> np.ndarray:
-    """(K,) environment steps ``k T / segments``, K = segments - 1, at which the drift enters its next segment."""
-    return np.arange(1, segments) * horizon / segments  # multiply first: exact if T is a multiple of segments
-
-
 def nan_mean(values: np.ndarray | Sequence[float], axis: int | None = None) -> np.ndarray:
     """Mean over the finite entries along ``axis``; NaN, without a warning, if there are none."""
     values = np.asarray(values, np.float64)

@@ -12,15 +12,17 @@ from experiments.measure.study import NAN, OPTIONAL, REFERENCE, STEADY, SUMMED, 
 
 _REACTION = 0.02  # share of the horizon in which a weight should rise
 _ENOUGH = 2  # evaluations within it, at least
+NO_CHANGES = "no_change_points"  # reason: the drift pattern does not state where it changes
 
 
 def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
     """All metrics of one run by name; a metric without a value contains its reason."""
-    run, changes = study.runs[key], study.changes(key.task)
+    run, changes = study.runs[key], study.changes(key)
     steady, floor = study.runs.get(key._replace(pattern=STEADY)), study.floors.get(key.task)
     sac = [r for k, r in study.runs.items() if k[:4] == (key.family, key.task, REFERENCE, STEADY)]
     out = _levels(run, steady, np.array([mean_return(r.curve) if r.curve else NAN for r in sac]), floor)
-    out["later_return"] = Metric(later_return(run.curve, changes) if run.curve else NAN)
+    unstated = "" if len(changes) else NO_CHANGES
+    out["later_return"] = Metric(later_return(run.curve, changes) if run.curve else NAN, unstated)
     out |= _recoveries(run, steady, floor, changes, study.patterns[key.pattern].recovery)
     none = np.full(len(run.steps), NAN)
     low, high = (saturation(run.steps, run.logs.get(name, none)) for name in ("at_min", "at_max"))
@@ -86,7 +88,7 @@ def _recoveries(
     robust += ["immediate_drop", "deficit_area", "no_drop_fraction", *each("robust_recovered"), *each("level")]
     versus = ["recovery_vs_steady", "recovery_vs_steady_fraction"]
     if not applies or run.curve is None or not len(changes):
-        return dict.fromkeys(raw + robust + versus, Metric(NAN, "only_abrupt"))
+        return dict.fromkeys(raw + robust + versus, Metric(NAN, NO_CHANGES if applies else "only_abrupt"))
     curve, other, no_steady = run.curve, steady.curve if steady else None, _without(steady)
     r = recovery(curve, changes)
     null = recovery(other, changes).total if other else NAN
@@ -134,8 +136,8 @@ def responsiveness(
     """
     steps, weight = np.asarray(steps, np.float64), np.asarray(weight, np.float64)
     logged = np.isfinite(weight)
-    if not np.any(logged):
-        return Metric(NAN, "not_logged")
+    if not np.any(logged) or not len(changes):
+        return Metric(NAN, NO_CHANGES if np.any(logged) else "not_logged")
     rises = []
     for change in np.asarray(changes, np.float64):
         before = weight[(steps <= change) & logged]

@@ -172,7 +172,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def bounds_of(metric: str, segments: int) -> tuple[float, float]:
+def bounds_of(metric: str, segments: float) -> tuple[float, float]:
     """Smallest and largest possible value of an aggregate by its name, infinite if unknown.
 
     >>> bounds_of("recovery", 5), bounds_of("paired:recovery", 5)
@@ -180,14 +180,14 @@ def bounds_of(metric: str, segments: int) -> tuple[float, float]:
 
     Args:
       metric: as in the tidy frame, ``iqm:``, ``paired:`` and ``paired_iqm:`` included.
-      segments: of the horizon, of equal length; the drift changes between them.
+      segments: of the horizon, of equal length; the drift changes between them. Infinite: it may change anywhere.
     """
     kind, _, name = metric.rpartition(":")
     if kind.startswith("paired"):
         low, high = bounds_of(name, segments)
         return (-high, high) if low == 0.0 else (low, high)
     if name in _SUMS:
-        return 0.0, (segments - 1) / segments
+        return 0.0, 1.0 if math.isinf(segments) else (segments - 1) / segments
     if name == "n_not_applicable":
         return 0.0, float(segments - 1)
     if _SHARES.fullmatch(name):
@@ -195,7 +195,7 @@ def bounds_of(metric: str, segments: int) -> tuple[float, float]:
     return (0.0 if _POSITIVE.fullmatch(name) else -math.inf), math.inf
 
 
-def bounded(interval: Interval, metric: str, segments: int) -> Interval:
+def bounded(interval: Interval, metric: str, segments: float) -> Interval:
     """The interval clipped to the bounds of its metric; its value is unchanged."""
     low, high = bounds_of(metric, segments)
     return Interval(interval.value, *(min(max(end, low), high) if math.isfinite(end) else end for end in interval[1:]))

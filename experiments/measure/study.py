@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.measure.curves import Curve, IncompleteRunError, change_steps
+from experiments.measure.curves import Curve, IncompleteRunError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,7 +31,7 @@ NAN = float("nan")
 class PatternFacts(NamedTuple):
     """Facts of a drift pattern on every task; an unknown pattern is described as gradual."""
 
-    jumps: bool = False  # its value jumps at the change points
+    jumps: bool = False  # its value jumps at its change points
     recovery: bool = False  # its value is constant between jumps, so that recovery times are defined
     summary: str = ""  # description in reports
 
@@ -82,9 +82,18 @@ class RecordedStudy:
     definitions: "dict[str, Method]"  # method -> its complete definition; labels are for printing
     rules: dict[str, tuple[str, str]]  # method -> rule ("aes_r+window") and its variant; empty if unknown
 
-    def changes(self, task: str) -> np.ndarray:
-        """(K,) environment steps at which the drift of ``task`` enters its next segment."""
-        return change_steps(self.horizons[task], self.segments)
+    stated: Mapping[str, Any]  # task -> pattern -> seed -> environment steps of the changes, unless at segments' starts
+
+    def changes(self, key: RunKey) -> np.ndarray:
+        """(K,) environment steps at which the drift of a run changes; empty if its pattern does not state them."""
+        if (of_seeds := self.stated.get(key.task, {}).get(key.pattern)) is None:
+            # Multiply first: exact if the horizon is a multiple of segments.
+            return np.arange(1, self.segments) * self.horizons[key.task] / self.segments
+        return np.array(of_seeds.get(str(key.seed), ()), np.float64)
+
+    def segments_of(self, pattern: str) -> float:
+        """Number of segments between which the drift changes; infinite if its pattern states its changes."""
+        return np.inf if any(pattern in patterns for patterns in self.stated.values()) else self.segments
 
     def tasks(self, family: str) -> list[str]:
         """The tasks of a family, sorted."""
@@ -134,7 +143,8 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     Args:
       curves: one row per evaluation.
       config: ``steps`` (of all tasks or by task), ``segments``, ``methods`` (their definitions).
-      manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy) and ``patterns``.
+      manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy), ``patterns`` and
+        ``changes`` (environment steps by task, pattern and seed).
 
     Raises:
       ValueError: a required column or config field is missing, a run is stored twice, or the configuration is not
@@ -177,6 +187,7 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
         describe(manifest, (k.pattern for k in runs)),
         _definitions(config),
         _rules(curves),
+        manifest.get("changes") or {},
     )
 
 

@@ -107,7 +107,7 @@ def _aggregates(
         valid = sum(np.isfinite(m.value) for m in mine) if np.isfinite(interval.value) else 0
         reasons = ", ".join(sorted({m.reason for m in mine if m.reason}))
         flag = "literal_unsafe" if any(_flag(name, m) for m in mine) else ""
-        ends = stats.numbers(stats.bounded(interval, name, study.segments))
+        ends = stats.numbers(stats.bounded(interval, name, study.segments_of(pattern)))
         return ("method", scope.family, scope.task, method, pattern, None, name, *ends, valid, len(mine), reasons, flag)
 
     means = cells["mean_return"]

@@ -181,7 +181,7 @@ def _signals(part: _Part) -> Plot:
     columns = part.rows.columns
     channels = [name for name in columns if name.startswith("drift_") and name[6:].isdigit()]
     titles = {name: f"channel {int(name[6:]) + 1}" for name in channels} or {"drift_value": _DRIFT}
-    rows, shown = [Row("true drift", 1.1)], []
+    rows, shown = [Row(title, 1.1) for title in titles.values()], []
     for column, label in _SIGNALS:
         values = part.rows[column].cast(float).fill_null(np.nan).to_numpy() if column in columns else np.zeros(0)
         # A method without a proxy logs zeros; before the first update nothing is logged.
@@ -190,16 +190,16 @@ def _signals(part: _Part) -> Plot:
             shown.append(column)
     panels = []
     for column, methods in enumerate(part.carriers.values()):
-        panels.append(Panel(0, column, tuple(_drifts(part, methods, titles))))
-        for row, name in enumerate(shown, 1):
+        for row, title in enumerate(titles.items()):
+            panels.append(Panel(row, column, tuple(_drifts(part, methods, dict([title])))))
+        for row, name in enumerate(shown, len(titles)):
             lines = [x for m in methods if (x := line_of(m, read(part.rows, m, name), banded=False)) is not None]
             if name == "proxy_smooth":
                 lines = [x for x in lines if x.y is not None and np.any(np.nan_to_num(x.y))]
             panels.append(Panel(row, column, tuple(lines)))
     text = (
         "Drift, entropy weight and proxy",
-        "True drift in the task's own units (a line per channel and seed), entropy weight and smoothed proxy, means "
-        "over seeds",
+        "True drift in the task's own units (a line per seed), entropy weight and smoothed proxy, means over seeds",
         f"True drift, entropy weight and drift proxy under {part.pattern} drift on {part.task}, by method.",
     )
     return part.plot("signals", text, rows, panels, {t: Look(-2, i % 5, 1.0) for i, t in enumerate(titles.values())})

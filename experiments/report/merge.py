@@ -48,7 +48,7 @@ def join_studies(studies: Sequence[store.Results]) -> store.Results:
     config = {k: v for k, v in configs[0].items() if all(other.get(k) == v for other in configs)}
     config |= {"task": ",".join(steps), "steps": steps, "merged": configs}
     manifest = {k: v for k, v in manifests[0].items() if all(other.get(k) == v for other in manifests)}
-    for name in ("floors", "oracle", "inert"):
+    for name in ("floors", "oracle", "inert", "changes"):
         manifest[name] = {}
         for task, known in (item for other in manifests for item in other.get(name, {}).items()):
             if known not in ({}, None):

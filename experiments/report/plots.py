@@ -66,9 +66,9 @@ class Axis(NamedTuple):
 
 
 def time_axis(study: RecordedStudy, task: str, pattern: str) -> Axis:
-    """Time axis of a training with the changes of a pattern."""
-    changes = study.changes(task)
-    marks = changes[:0] if pattern == STEADY else changes
+    """Time axis of a training with the changes of a pattern in all seeds."""
+    runs = [key for key in study.runs if (key.task, key.pattern) == (task, pattern) and pattern != STEADY]
+    marks = np.unique([step for key in runs for step in study.changes(key)])
     return Axis(0.0, study.horizons[task], marks, study.patterns[pattern].jumps)
 
 

@@ -150,6 +150,7 @@ _REASONS = {
     "normaliser_not_above_floor": "Dash: SAC on Steady, or the method's own Steady run, is not above the random "
     "policy, so the ratio is undefined.",
     "level_not_above_floor": "Dash: nothing was learned before a change.",
+    "no_change_points": "Dash: the pattern states no change points.",
     "not_logged": "Dash: the weight was not logged.",
     "too_few_evaluations_after_a_change": "Fewer than two evaluations fall within 2 % of the horizon after a change, "
     "so responsiveness cannot be measured.",
@@ -204,8 +205,9 @@ def _shown(look: Lookup, scope: tuple, method: str, pattern: str, column: Column
     if column.show == "left out":  # changes of all valid runs together
         if row is None or not math.isfinite(row["value"]):
             return Cell(NONE, kind="muted")
-        changes = sum(metric.startswith("recovered@") for metric in {key[4] for key in look.cells})
-        count, total = round(row["value"] * row["n_valid"]), changes * row["n_valid"]
+        names = {key[4] for key in look.cells if key[4].startswith("recovered@")}
+        changes = [look.get(scope, method, pattern, name) for name in names]
+        count, total = round(row["value"] * row["n_valid"]), sum(known["n_valid"] for known in changes if known)
         return Cell(f"{count}/{total}", kind="worse" if count else "muted")
     shown = cell(row, column.places, column.factor, interval=column.show == "interval")
     return replace(shown, kind="muted") if column.show == "muted" else shown

@@ -214,6 +214,8 @@ def limits_of(study: RecordedStudy, manifest: Mapping[str, Any]) -> list[str]:
     lines += [f"In {task} the drift of {', '.join(names)} has no effect." for task, names in inert.items()]
     if STEADY not in study.patterns:
         lines.append("Steady was not run, so nAUC, DropRatio and the null values of recovery are missing.")
+    for name in sorted({key.pattern for key in study.runs if study.segments > 1 and not len(study.changes(key))}):
+        lines.append(f"The pattern {name} states no change points: no change lines, recovery and responsiveness.")
     known = {STEADY, *(manifest.get("patterns") or {})}
     if unknown := [name for name in study.patterns if name not in known]:
         text = "shown as gradual drift, without recovery times."

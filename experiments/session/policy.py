@@ -18,9 +18,8 @@ from aesjax.typed import Count, typed
 from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
 from agents.train import Learner
-from envs.drift import change_points
 from envs.world import World
-from experiments.study.checkpoint import Snapshot, evaluation_at, load_agent, load_snapshot
+from experiments.study.checkpoint import Snapshot, changes_of, evaluation_at, load_agent, load_snapshot
 from experiments.study.config import StudyConfig
 from experiments.study.program import rows_of, share_of
 
@@ -123,7 +122,7 @@ def _snapshot(
     if at == END:
         return load_agent(directory, config, learner, label)
     carrier, num = learner.spec.name, learner.sizes.num_envs
-    points = [point * num for point in change_points(config.vector_steps(carrier), config.segments)]
+    points = changes_of(config, learner)[label["pattern"]][label["seed"]]
 
     def stored(point: int) -> Snapshot | None:
         return load_snapshot(directory, config, learner, label, evaluation_at(config, carrier, point // num))

@@ -101,6 +101,8 @@ class Study:
     """Evaluations of a run, evenly spaced, besides the one before it; by default the preset's."""
     episodes: Number = None
     """Episodes of an evaluation; by default the preset's."""
+    segments: Number = None
+    """Segments of a run, of equal length, at whose boundaries the paper's patterns change; by default the preset's."""
     sweep: Axes = ()
     """Hyper-parameter axis NAME=V1,V2,...; may be repeated. All values train in one program. In Python also a
     mapping."""

@@ -11,7 +11,7 @@ import numpy as np
 from aesjax.compiling import jit
 from aesjax.seeding import stream
 from envs.render import Renderer
-from experiments.measure.study import STEADY
+from experiments.measure.study import STEADY, RunKey
 from experiments.session.policy import END, Policy
 from experiments.session.results import Results
 from experiments.study import store
@@ -57,9 +57,11 @@ def film(
         raise ValueError(f"--out must be a new file that ends in .gif; got {out}")
     if not 0.0 <= at <= 1.0:
         raise ValueError(f"--at is a share of the run, from 0 to 1; got {at:g}")
-    segment = max(1, round(at * config.segments))
-    change = END if segment == config.segments or pattern == STEADY else segment * config.steps // config.segments
-    policy = results.policy(method, pattern, seed, at=change)
+    key = RunKey("", config.task, method, pattern, seed)
+    changes = () if pattern == STEADY else results._recorded.changes(key)
+    stored = [int(step) for step in changes if step >= config.steps // config.evaluations] + [config.steps]
+    nearest = min(stored, key=lambda step: abs(step - at * config.steps))
+    policy = results.policy(method, pattern, seed, at=END if nearest == config.steps else nearest)
     world = policy.world
     renderer = Renderer(world.task)
     try:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
+from aesjax.compiling import jit
 from agents.common.carrier import OnPolicyCarrier
 from agents.train import Learner
-from envs.drift import change_points
+from envs.drift import draw
 from experiments.study import store
 from experiments.study.config import StudyConfig
 
@@ -249,15 +251,33 @@ def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:
     return step // config.interval(carrier)
 
 
-def snapshots_at(config: StudyConfig, learner: Learner) -> set[int]:
-    """Numbers of the evaluations at changes of the drift, where policies are stored; empty for external simulators.
+def changes_of(config: StudyConfig, learner: Learner) -> dict[str, dict[int, list[int]]]:
+    """Pattern -> seed -> environment steps at which the drift changes; ValueError if they do not increase."""
+    world, drawn = learner.world, [seed if config.drift_seed is None else config.drift_seed for seed in config.seeds]
 
-    The policy at a change is the last policy of the previous segment; the last segment's policy is the final agent.
+    def steps_of(name: str, seed: jax.Array) -> jax.Array:
+        return world.patterns[name].change_steps(draw(world.task, seed, world.segments), world.total)
+
+    drawing = jit(lambda seeds: {name: jax.vmap(partial(steps_of, name))(seeds) for name in config.patterns})
+    changes = {}
+    for name, steps in drawing(jnp.array(drawn, jnp.uint32)).items():
+        steps = learner.sizes.num_envs * np.asarray(steps, np.int64)
+        if not np.all(np.diff(steps, axis=1, prepend=0, append=config.steps) > 0):
+            raise ValueError(f"changes of pattern '{name}' must increase during a run; got steps {steps[0].tolist()}")
+        changes[name] = dict(zip(config.seeds, steps.tolist(), strict=True))
+    return changes
+
+
+def snapshots_at(config: StudyConfig, learner: Learner) -> set[int]:
+    """Numbers of the evaluations at changes of any run, where policies are stored; empty for external simulators.
+
+    The policy at a change is the last one before it; the policy after the last change is the final agent.
     """
     if getattr(learner.world.task.env, "exclusive", False):
         return set()
-    points = change_points(config.vector_steps(learner.spec.name), config.segments)
-    return {evaluation_at(config, learner.spec.name, point) for point in points} - {0}
+    runs = [steps for of_seeds in changes_of(config, learner).values() for steps in of_seeds.values()]
+    points = np.concatenate(runs).astype(int) // learner.sizes.num_envs
+    return {evaluation_at(config, learner.spec.name, int(point)) for point in points} - {0}
 
 
 def save_snapshot(

@@ -203,7 +203,8 @@ def configured(study: Any) -> StudyConfig:
         raise ValueError("two carriers of the study have the same label; give one of them another label")
     methods = tuple(method for carrier in carriers for method in methods if method.carrier.name == carrier)
     task, built, sizes, source = _task(study)
-    given = {name: value for name in ("evaluations", "episodes") if (value := getattr(study, name)) is not None}
+    counts = ("evaluations", "episodes", "segments")
+    given = {name: value for name in counts if (value := getattr(study, name)) is not None}
     sizes = dataclasses.replace(sizes, **given)
     proxy = find("proxy", study.proxy)
     if study.source not in (None, *SOURCES):

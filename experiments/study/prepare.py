@@ -17,9 +17,12 @@ from aesjax.compiling import jit
 from aesjax.types import Program
 from agents.common import LoopConfig
 from agents.common.episodes import random_returns
+from agents.train import Learner
 from envs.adopt import trying
+from envs.patterns import segment_starts
 from envs.physics.host import Hosted, in_own_words
 from envs.world import World
+from experiments.study.checkpoint import changes_of
 from experiments.study.config import OBSERVED, StudyConfig
 from experiments.study.program import Share, check, merged, runs_of, small_windows, world_of
 from experiments.study.replay import records_of
@@ -59,7 +62,7 @@ def prepare(config: StudyConfig) -> list[Prepared]:
             f"the results of all runs take about {needed >> 20:,} MiB and {free >> 20:,} MiB are free; "
             "give fewer seeds or methods"
         )
-    _try_objects(config, shares[config.carriers[0]].learner.world)
+    _try_objects(config, shares[config.carriers[0]].learner)
     return [_prepared(config, share) for share in shares.values() if share.trained]
 
 
@@ -86,8 +89,9 @@ def _prepared(config: StudyConfig, share: Share) -> Prepared:
     return Prepared(share, program, runs, warm, devices, batches)
 
 
-def _try_objects(config: StudyConfig, world: World) -> None:
+def _try_objects(config: StudyConfig, learner: Learner) -> None:
     """Raise for a custom task or pattern that does not work."""
+    world = learner.world
     if config.task not in envs.TASKS and not config.task.startswith(envs.BRIDGE):
         with trying(f"task '{config.task}' does not work"), in_own_words(world.task.env):
             _try_task(world)
@@ -95,6 +99,7 @@ def _try_objects(config: StudyConfig, world: World) -> None:
     for pattern in config.own_patterns:
         with trying(f"pattern '{pattern}' does not work"):
             _try_pattern(pattern, world)
+            changes_of(config, learner)
 
 
 def _try_task(world: World) -> None:
@@ -135,21 +140,20 @@ def results_bytes(config: StudyConfig, runs: int) -> int:
 def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
     """Optimal mean return at every evaluation, per pattern and seed; empty if unknown.
 
-    It is computed at five evaluations of each segment, including its first and last, and interpolated linearly, because
-    drift is smooth within a segment. Drift differs between seeds.
+    Where all patterns change between segments, it is computed at five evaluations of each segment, including its first
+    and last, and interpolated linearly. Drift differs between seeds.
     """
     best = envs.optimal_return(config.task) if config.task in envs.TASKS else None
     if best is None:
         return {}
     carrier = config.carriers[0]  # any carrier: drift depends only on progress through the run
     world, interval = world_of(config, carrier), config.interval(carrier)
-    per_segment = config.evaluations // config.segments if config.evaluations % config.segments == 0 else 1
-    knots: dict[int, float] = {}  # evaluation -> vector step; a change point also has a left limit
-    for segment in range(config.segments):
-        start = segment * per_segment
-        for offset in {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}:
-            knots[start + offset] = (start + offset) * interval
-    knots[config.evaluations] = world.total
+    per_segment, rest = divmod(config.evaluations, config.segments)
+    offsets = {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}
+    # Elsewhere the drift may change within what this grid takes for a segment.
+    regular = not rest and all(config.patterns_known[name].changes is segment_starts for name in config.patterns)
+    numbers = [number for number in range(config.evaluations) if not regular or number % per_segment in offsets]
+    knots = {number: number * interval for number in numbers} | {config.evaluations: world.total}
     at = sorted(knots)
     steps = jnp.array([knots[j] for j in at], jnp.int32)
     path = jit(lambda drift: world.path(drift, steps)[0])

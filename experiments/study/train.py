@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, TextIO
 
 import polars as pl
 
+from envs.patterns import segment_starts
 from envs.physics.host import in_own_words
 from experiments.study import store
-from experiments.study.checkpoint import CheckpointError, save_agents, save_snapshot, snapshots_at
+from experiments.study.checkpoint import CheckpointError, changes_of, save_agents, save_snapshot, snapshots_at
 from experiments.study.folder import Claim
 from experiments.study.parts import add
 from experiments.study.prepare import Prepared, floor_of, optimum_of, prepare, small_windows
@@ -114,9 +115,12 @@ def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[s
     config, task = study.config, study.config.build_task()
     patterns = {name: config.patterns_known[name] for name in config.patterns}
     begun = {each.share.carrier: each.warm.agents for each in prepared if each.warm is not None}
+    changes = changes_of(config, prepared[0].share.learner)
+    changes = {name: changes[name] for name in patterns if patterns[name].changes is not segment_starts}
     env: Any = task.env  # `about` of a custom task may be anything
     some = {
         "small_windows": small_windows(config),
+        "changes": changes and {config.task: changes},  # of the others: where segments begin
         "simulator": simulator and simulator.about,
         "physics": type(env).__module__.startswith("envs.physics.") and env.about,
         "warm_start": begun and {**config.warm_start, "agents": begun},

@@ -61,13 +61,13 @@ def test_a_run_longer_than_its_counters_is_refused(settings, text):
         make_train("toy", "ppo", **{"minibatches": 4, "epochs": 10} | settings)
 
 
-@pytest.mark.parametrize("carrier", ["sac", "ppo"])
-def test_a_study_with_equal_settings_has_equal_curves(carrier):
+@pytest.mark.parametrize(("carrier", "segments"), [("sac", 5), ("ppo", 4)])
+def test_a_study_with_equal_settings_has_equal_curves(carrier, segments):
     """Up to rounding, which two programs do not share and which learning amplifies: the first evaluations.
 
     Replay and warm-up are the defaults of both.
     """
-    study = Study("toy", f"{carrier}+aes_r", patterns="abrupt", seeds=2, steps=1040, evaluations=10)
+    study = Study("toy", f"{carrier}+aes_r", patterns="abrupt", seeds=2, steps=1040, evaluations=10, segments=segments)
     results, config = study.run(quiet=True), study.config
     own = config.settings[carrier]
     train = make_train(
@@ -77,6 +77,7 @@ def test_a_study_with_equal_settings_has_equal_curves(carrier):
         steps=config.steps,
         evaluations=config.evaluations,
         episodes=config.episodes,
+        segments=segments,
         num_envs=own.num_envs,
         base=own.base,
         **own.config,

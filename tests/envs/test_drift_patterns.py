@@ -10,6 +10,7 @@ import envs
 from envs.adopt import adopt_pattern, adopt_task
 from envs.drift import change_points, clock, draw, truth
 from envs.patterns import PATTERNS, Pattern, pattern_index
+from envs.world import World
 from experiments.study.text import parse_names
 
 # The bounds of the MuJoCo tasks, and a planar channel between them so that the slices are tested too.
@@ -201,6 +202,45 @@ def test_patterns_of_the_release_stand_behind_those_of_the_text_which_are_all_th
     assert tuple(PATTERNS) == (*names, "sawtooth", "mixed_release")  # traced indices of stored programs
     assert tuple(parse_names("pattern", "--patterns", "all")) == names
     assert tuple(parse_names("pattern", "--patterns", "steady,sawtooth")) == ("steady", "sawtooth")
+
+
+def first(share):
+    """Time of the first change, in segments, from a drawn value as a share of its bound."""
+    return 0.5 + 0.4 * share
+
+
+def shift(channel, leg):
+    """From nominal to half the bound at a random time of the first segment, and back in the fourth."""
+    time = leg.segment + leg.phase
+    late = (leg.segment > 0) | (time >= first(leg.end[0] / channel.high))
+    return jnp.zeros(channel.size).at[0].set(jnp.where(late & (time < 3.5), channel.high / 2.0, 0.0))
+
+
+SHIFT = Pattern(
+    shift, jumps=True, holds=True, changes=lambda sample, segments: jnp.stack([first(sample.levels[1, 0]), 3.5])
+)
+
+
+def test_a_pattern_states_where_it_changes_and_without_that_nothing_is_assumed():
+    task = TASKS["toy"]
+    task = task._replace(channels=(task.channels[0]._replace(low=-1.0, high=1.0),))
+    silent = SHIFT._replace(changes=None)
+    world = World(task, 1000, patterns={**PATTERNS, "shift": SHIFT, "silent": silent})
+    path, elsewhere = jax.jit(jax.vmap(world.truth, (None, 0))), jax.jit(world.elsewhere)
+    times = set()
+    for seed in range(8):
+        drift = world.drift("shift", seed)
+        drift_at = path(drift, jnp.arange(1001))
+        start, end = np.flatnonzero(drift_at.change)
+        np.testing.assert_array_equal(np.flatnonzero(drift_at.is_change_point), [start, end])
+        np.testing.assert_array_equal(SHIFT.change_steps(drift.realisation, 1000), [start, end])
+        for step, name, expected in ((start - 1, "next", 0.5), (start, "previous", 0.0), (end - 1, "next", 0.0)):
+            assert elsewhere(drift, jnp.int32(step))[name][0] == expected
+        times.add(start)
+    assert len(times) > 4
+    quiet = world.drift("silent", 0)
+    assert not path(quiet, jnp.arange(1001)).is_change_point.any()
+    assert silent.change_steps(quiet.realisation, 1000).size == 0
 
 
 @pytest.mark.parametrize(("total", "segments"), [(40, 4), (2_460, 5), (100_000, 10), (1_000_000, 5)])

@@ -11,6 +11,8 @@ import pytest
 from experiments.measure import summarise
 from experiments.measure.comparisons import asides_of, best_of, constants_of, opponents_of
 from experiments.measure.study import STEADY, PatternFacts, describe, load_study
+from experiments.report.plots import time_axis
+from experiments.report.write import limits_of
 from tests.experiments.measure.synthetic import (
     BUILT_IN,
     MADE_UP,
@@ -187,6 +189,31 @@ def test_intervals_are_cut_at_the_bounds_of_a_metric():
     frame = summary(curves.with_columns(return_mean=fixed.otherwise("return_mean")))
     assert one(frame, "recovered_fraction")["low"] == 0.0
     assert one(frame, "recovery_robust")["high"] == 0.8  # the stretched interval would end beyond
+
+
+@pytest.mark.parametrize("stated", [{"1": [20, 70]}, {}])
+def test_recovery_needs_stated_changes_and_uses_them(stated):
+    """Three segments of 20, 50 and 30 steps: regained after 20 steps, and not in the last 30."""
+    returns = [0, 10, 4, 8, 10, 10, 10, 2, 3, 4, 5]
+    labels = {"family": "f", "task": "t", "method": "SAC", "pattern": "own", "seed": 1}
+    curves = pl.DataFrame(labels | {"step": range(0, 101, 10), "return_mean": map(float, returns)} | {
+        "entropy_weight": [1.0] * 11
+    })  # fmt: skip
+    facts = {"patterns": {"own": MADE_UP["square"]}, "changes": {"t": {"own": stated}}, "floors": {"t": 0.0}}
+    settings = config(task="t", steps=100)
+    frame = summarise(curves, settings, facts, replicates=FEW).filter(level="run")
+    metrics = {row["metric"]: row for row in frame.to_dicts()}
+    expected = {"recovery": 0.5, "recovered_fraction": 0.5, "recovery_null_formula": None, "later_return": 6.5}
+    expected |= {"immediate_drop": (1 / 5 + 6.4 / 8.4) / 2, "responsiveness": None}
+    for name, value in expected.items():
+        if not stated:
+            assert (math.isnan(metrics[name]["value"]), metrics[name]["reason"]) == (True, "no_change_points"), name
+        elif value is not None:
+            assert metrics[name]["value"] == pytest.approx(value), name
+    assert ("level@2" in metrics) == bool(stated)
+    study = load_study(curves, settings, facts)
+    np.testing.assert_array_equal(time_axis(study, "t", "own").marks, stated.get("1", []))
+    assert any("own states no change points" in line for line in limits_of(study, facts)) != bool(stated)
 
 
 def test_steady_comes_first_then_the_manifests_order_then_what_it_does_not_describe():

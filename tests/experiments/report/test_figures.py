@@ -37,10 +37,11 @@ def test_the_optimum_is_drawn_over_the_seeds_that_were_run(curves):
     assert set(line.seeds) == {1, 2}
 
 
-def test_the_drift_is_a_line_per_channel_and_seed_in_task_units(curves):
+def test_the_drift_is_an_axis_per_channel_and_a_line_per_seed_in_task_units(curves):
     plot = plots(curves)["signals_toy_abrupt"]
-    drift = next(panel for panel in plot.panels if panel.row == 0)
-    assert [line.name for line in drift.lines] == ["channel 1", "channel 2"]
+    drift = plot.panels[0]
+    assert [row.label for row in plot.rows[:2]] == ["channel 1", "channel 2"]
+    assert [[line.name for line in panel.lines] for panel in plot.panels[:2]] == [["channel 1"], ["channel 2"]]
     rows = curves.filter(method="SAC", pattern="abrupt", seed=2).sort("step")
     np.testing.assert_allclose(drift.lines[0].seeds[2], rows["drift_0"].to_numpy())
     assert drift.lines[0].y is None

@@ -15,6 +15,7 @@ from aesjax import EntropySchedule, aes, as_schedule, fixed
 from aesjax.adaptations import refresh
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
+from envs.patterns import Pattern
 from envs.toy.multigoal import TASK
 from experiments import Method, Results, Study
 from experiments.cli import main
@@ -239,3 +240,55 @@ def test_a_foreign_module_that_hides_a_package_is_named(file, installed, tmp_pat
     process = subprocess.run(words, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=False)
     (line,) = [line for line in process.stderr.splitlines() if line.startswith("ImportError")]
     assert f"'{foreign}' hides aesjax's package '{foreign.relative_to(tmp_path).parts[0].split('.')[0]}'" in line
+
+
+def first(share):
+    return 0.5 + 0.4 * share
+
+
+def jump(channel, leg):
+    """To half the bound at a random time of the first segment, and back in the fourth."""
+    time = leg.segment + leg.phase
+    late = (leg.segment > 0) | (time >= first(leg.end[0] / channel.high))
+    return jnp.zeros(channel.size).at[0].set(jnp.where(late & (time < 3.5), channel.high / 2.0, 0.0))
+
+
+def unstated(channel, leg):
+    """The same without a statement."""
+    return jump(channel, leg)
+
+
+def test_changes_of_a_pattern_are_those_of_each_run_or_none(tmp_path):
+    bound = TASK.channels[0].high
+    stated = Pattern(jump, True, True, changes=lambda sample, n: jnp.stack([first(sample.levels[1, 0] / bound), 3.5]))
+    patterns = ["steady", "abrupt", stated, Pattern(unstated, True, True)]
+    options = {"seeds": 2, "steps": 800, "num_envs": 8, "evaluations": 20, "episodes": 1}
+    study = Study("toy", "ppo", patterns=patterns, **options)
+    results = study.run(tmp_path / "a", quiet=True)
+    changes = results.manifest["changes"]["toy"]
+    assert {name: len(set(map(tuple, runs.values()))) for name, runs in changes.items()} == {"jump": 2, "unstated": 1}
+    for seed in (1, 2):
+        rows = results.curves.filter(pattern="jump", seed=seed).sort("step")
+        begin, end = changes["jump"][str(seed)]
+        assert rows.filter(pl.col("drift_0") != 0)["step"].to_list() == [
+            step for step in rows["step"] if begin <= step < end
+        ]
+        reached = Results.open(tmp_path / "a", study).policy("PPO", "jump", seed, at=end)
+        assert reached.step == end // 40 * 40
+    values = results.metrics.filter(level="run", metric="recovery")
+    known = dict(values.group_by("pattern").agg(pl.col("value").is_finite().all()).iter_rows())
+    assert known == {"steady": False, "abrupt": True, "jump": True, "unstated": False}
+    lines = {name: len(results.plot(pattern=name).axes[0].get_lines()) - 1 for name in known}
+    assert lines == {"steady": 0, "abrupt": 4, "jump": 3, "unstated": 0}
+    with pytest.raises(ValueError, match="changes of pattern 'jump' must increase"):
+        Study("toy", "ppo", patterns=stated._replace(changes=lambda sample, n: [3.5, 0.5]), **options).run(quiet=True)
+
+
+def test_segments_are_an_option_of_a_study(tmp_path):
+    study = Study("toy", "ppo", patterns="abrupt", seeds=1, steps=640, num_envs=8, evaluations=4, segments=2)
+    assert "--segments 2" in study.command()
+    results = study.run(quiet=True)
+    words = study.command(tmp_path / "a").split()[1:]
+    assert main([*words, "--no-report"]) == 0
+    assert Results.open(tmp_path / "a").curves.equals(results.curves)
+    assert len(results.plot().axes[0].get_lines()) == 2  # the mean, and a change
