@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -253,14 +252,14 @@ def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:
 
 def changes_of(config: StudyConfig, learner: Learner) -> dict[str, dict[int, list[int]]]:
     """Pattern -> seed -> environment steps at which the drift changes; ValueError if they do not increase."""
-    world, drawn = learner.world, [seed if config.drift_seed is None else config.drift_seed for seed in config.seeds]
+    world, seeds = learner.world, [seed if config.drift_seed is None else config.drift_seed for seed in config.seeds]
 
-    def steps_of(name: str, seed: jax.Array) -> jax.Array:
-        return world.patterns[name].change_steps(draw(world.task, seed, world.segments), world.total)
+    def steps_of(seed: jax.Array) -> dict[str, jax.Array]:
+        sample = draw(world.task, seed, world.segments)
+        return {name: world.patterns[name].change_steps(sample, world.total) for name in config.patterns}
 
-    drawing = jit(lambda seeds: {name: jax.vmap(partial(steps_of, name))(seeds) for name in config.patterns})
     changes = {}
-    for name, steps in drawing(jnp.array(drawn, jnp.uint32)).items():
+    for name, steps in jit(jax.vmap(steps_of))(jnp.array(seeds, jnp.uint32)).items():
         steps = learner.sizes.num_envs * np.asarray(steps, np.int64)
         if not np.all(np.diff(steps, axis=1, prepend=0, append=config.steps) > 0):
             raise ValueError(f"changes of pattern '{name}' must increase during a run; got steps {steps[0].tolist()}")
