@@ -67,8 +67,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 
 
-def refuse_fork() -> None:
-    """Raise a ValueError in a process that was forked after JAX had started, where JAX would hang."""
+def check_process() -> None:
+    """Raise a ValueError where JAX would hang, in a fork of its process, or where its settings do not suit programs.
+
+    Programs are written for float32, and draws of the generator ``rbg`` would depend on the vmapped runs.
+    """
+    for name, value in {"jax_default_prng_impl": "threefry2x32", "jax_enable_x64": False}.items():
+        if (found := getattr(jax.config, name)) != value:
+            raise ValueError(f"aesjax needs {name}={value}; this process has {found} (jax.config, or {name.upper()})")
     if _FORKED:
         raise ValueError(
             "JAX had started before this process was forked, and a fork does not copy JAX's threads; start processes "

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
+_LONGEST = 120  # characters of a list in a message
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -12,6 +13,13 @@ def hint(name: str, known: Iterable[str]) -> str:
     folded = {entry.casefold(): entry for entry in known}
     near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
     return f"; did you mean '{folded[near[0]]}'?" if near else ";"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names with commas between them; of a long list the first, and their number."""
+    names = list(names)
+    text = ", ".join(names)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rpartition(', ')[0]}, ... ({len(names)} in all)"
 
 
 class UnknownNameError(KeyError):
@@ -23,7 +31,7 @@ class UnknownNameError(KeyError):
 
 def unknown(kind: str, entries: Iterable[str], name: str) -> str:
     """Message about an unknown name."""
-    return f"unknown {kind} '{name}'{hint(name, entries)} registered: {', '.join(sorted(entries))}"
+    return f"unknown {kind} '{name[:60]}'{hint(name, entries)} registered: {listed(sorted(entries))}"
 
 
 def lookup(kind: str, entries: Mapping[str, T], name: str) -> T:

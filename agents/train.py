@@ -12,7 +12,8 @@ from jax.core import Tracer
 
 import envs
 from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory, Supply, driver_of
-from aesjax.registry import hint
+from aesjax.compiling import check_process
+from aesjax.registry import hint, listed
 from aesjax.schedules import SCHEDULES, DriftProxy, Schedule, as_schedule, fixed
 from aesjax.typed import Bounds, Count, checked, require, several, typed
 from aesjax.types import STREAM, Array, Program
@@ -80,6 +81,7 @@ def make_train(
     >>> curves["return_mean"].shape
     (11,)
     """
+    check_process()
     spec = carrier if isinstance(carrier, CarrierSpec) else CARRIERS[carrier]
     config, hyper = _settings(spec, settings)
     num = (8 if "rollout" in config else 1) if num_envs is None else num_envs
@@ -265,7 +267,7 @@ def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, An
     for name in settings:
         if name not in known:
             near = hint(name, known)
-            raise ValueError(f"carrier {spec.label} has no setting '{name}'{near} settings: {', '.join(known)}")
+            raise ValueError(f"carrier {spec.label} has no setting '{name}'{near} settings: {listed(known)}")
     config = vars(spec.config(**{name: value for name, value in settings.items() if name in fields})).copy()
     hyper = spec.hyper()._replace(**{name: value for name, value in settings.items() if name in spec.hyper._fields})
     concrete = {name: value for name, value in hyper._asdict().items() if not isinstance(value, Tracer)}

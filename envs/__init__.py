@@ -11,7 +11,7 @@ from importlib import import_module
 from inspect import Parameter, signature, unwrap
 from typing import Any
 
-from aesjax.registry import UnknownNameError, unknown
+from aesjax.registry import UnknownNameError, listed, unknown
 from envs.adopt import ADAPTERS, adapter_of
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
 from envs.drift import DriftTruth, Realisation, draw, truth
@@ -113,6 +113,8 @@ def make(name: str, **options: Any) -> Task:
 
 def unknown_task(name: str, known: Iterable[str]) -> str:
     """Message about a task that is not ``known``, with the Gymnasium environment of that name if there is one."""
+    if "-v" not in name:  # as in Gymnasium's ids
+        return unknown("task", known, name)
     from gymnasium import registry
 
     return unknown("task", known, name) + f"; Gymnasium's is '{GYMNASIUM}{name}'" * (name in registry)
@@ -132,7 +134,7 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
         return entry
     parameters = signature(entry).parameters
     known = set(parameters) - {"name"}
-    misfit = f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}"
+    misfit = f"task '{name}' has the options {listed(sorted(known))}; got {listed(options)}"
     judges = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     judges &= not adapter_of(unwrap(entry))  # an environment class does not decide what drifts
     own = {key: value for key, value in options.items() if judges or key in known}

@@ -69,6 +69,27 @@ assert not heavy, heavy
 """)
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "heavy"),
+    [
+        ("list", 0, "mujoco gymnasium polars scipy matplotlib jinja2 orbax"),
+        ("run --task toi", 2, "mujoco gymnasium polars scipy matplotlib jinja2 orbax"),
+        ("run --schedules aess", 2, "mujoco gymnasium polars scipy matplotlib jinja2 orbax"),
+        *((f"{command} nothing", 2, "jax numpy polars jinja2 matplotlib") for command in ("report", "calibrate")),
+        ("video nothing", 2, "jax numpy polars jinja2 matplotlib"),
+        ("export nothing --out new", 2, "jax numpy polars jinja2 matplotlib"),
+    ],
+)
+def test_names_and_errors_import_no_more_than_they_need(words, code, heavy):
+    run(f"""
+import sys
+from experiments.cli import main
+assert main({words.split()}) == {code}
+heavy = set("{heavy}".split()) & set(sys.modules)
+assert not heavy, heavy
+""")
+
+
 def test_importing_everything_changes_no_setting_of_jax_and_leaves_out_what_one_carrier_alone_needs():
     """distrax, and with it TensorFlow Probability, is a third of all imports; only MEow uses it."""
     run("""

@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
-from aesjax.compiling import jit, refuse_fork
+from aesjax.compiling import check_process, jit
 from envs import make
 from envs.adopt import trying
 from envs.core import Task, autoreset_step, check_unmasked, sound
@@ -285,7 +285,7 @@ def copies_of(
     **options: Any,
 ) -> Copies:
     """Copies with their own clock, of a task or of the task that ``options`` build under a name."""
-    refuse_fork()
+    check_process()
     if "total_steps" in options:
         raise ValueError("an environment's drift takes drift_steps, steps of each copy; got total_steps")
     if (limit := options.pop("max_episode_steps", None)) is not None:

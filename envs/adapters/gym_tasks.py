@@ -28,7 +28,7 @@ from gymnasium.wrappers import (
     TransformAction,
 )
 
-from aesjax.registry import hint
+from aesjax.registry import hint, listed
 from envs.adopt import trying
 from envs.core import Channel, EnvSpec, Step, Task, replaced
 from envs.physics.channels import ranges_of, texts_of
@@ -250,7 +250,7 @@ def channels_in(env: Any, ranges: Mapping[str, Sequence[float]]) -> tuple[Channe
         nominal = middle[0] if middle else getattr(env, name, None)
         if nominal is None and not hasattr(env, "set_drift"):
             numbers = [n for n, value in vars(env).items() if isinstance(value, int | float)]
-            raise GymnasiumError(f"{kind} has no attribute '{name}'{hint(name, numbers)} numbers: {', '.join(numbers)}")
+            raise GymnasiumError(f"{kind} has no attribute '{name}'{hint(name, numbers)} numbers: {listed(numbers)}")
         if isinstance(nominal, bool) or not isinstance(nominal, int | float | np.number):
             raise GymnasiumError(
                 f"'{name}' of {kind} must be a number to drift, or give (low, nominal, high); got {nominal!r}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aesjax.registry import hint
+from aesjax.registry import hint, listed
 from envs.bridge import errors
 from envs.bridge.env import BridgeEnv
 from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX, PYTHON, native_of
@@ -113,6 +113,6 @@ def _target(inner: str, device: str) -> tuple[str, str, dict[str, Any]]:
         return inner, inner, {"sim_device": device}
     meant = hint(inner, [*GYM_TASKS, *LAB_TASKS])
     raise errors.SimBridgeError(
-        f"unknown simulator task '{inner}'{meant} of Isaac Gym: {', '.join(GYM_TASKS)}; "
-        f"of Isaac Lab any id, such as {', '.join(LAB_TASKS)}; native:TASK; MODULE:FUNCTION"
+        f"unknown simulator task '{inner}'{meant} of Isaac Gym: {listed(GYM_TASKS)}; "
+        f"of Isaac Lab any id, such as {LAB_TASKS[0]}; native:TASK; MODULE:FUNCTION"
     )

@@ -9,7 +9,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
-from aesjax.registry import lookup
+from aesjax.registry import listed, lookup
 from envs import physics
 from envs.core import Task
 from envs.physics.channels import Range, channels_of, chosen, set_by_name
@@ -64,7 +64,7 @@ def _build(name: str, engine: str, variant: str, channels: tuple[str, ...], time
         raise ValueError(f"variant of {name} must be one of {', '.join(kind.constants)}; got '{variant}'")
     known = ("engine", "variant", "channels", "time_limit", *kind.own)
     if odd := [option for option in own if option not in known]:
-        raise ValueError(f"task '{name}' has the options {', '.join(known)}; got {', '.join(odd)}")
+        raise ValueError(f"task '{name}' has the options {listed(known)}; got {listed(odd)}")
     physical = kind(variant, time_limit, **own)
     drifting = channels_of(name, channels, CHANNELS)
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from aesjax.registry import lookup
+from aesjax.registry import listed, lookup
 from envs.core import Channel
 
 
@@ -34,8 +34,8 @@ def chosen(channels: Iterable[str], known: Iterable[str], sets: Mapping[str, Seq
     items = tuple(item for text in channels for item in sets.get(text, (text,)))
     names = [item.partition("=")[0] for item in items]
     if not items or len(set(names)) != len(names):
-        both = ", ".join((*known, *sets))
-        raise ValueError(f"channels must be one or more different names of {both}; got {tuple(names)}")
+        both = listed((*known, *sets))
+        raise ValueError(f"channels must be one or more different names of {both}; got {listed(names) or 'none'}")
     return items
 
 

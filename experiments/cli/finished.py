@@ -9,6 +9,7 @@ import tyro
 
 from experiments.cli.errors import DONE, refusing
 from experiments.study.process import start_jax
+from experiments.study.store import CURVES, open_results
 
 
 @dataclass
@@ -25,19 +26,19 @@ class Report:
 
 def report(options: Report) -> int:
     """Write the report of one study, or of several merged studies."""
-    from experiments.report import write_report
-    from experiments.report.live import write_tensorboard
-    from experiments.report.merge import merge_studies
-    from experiments.study import store
-    from experiments.study.store import open_results
-
     with refusing():
         folders, out = options.directories, options.out
         if not folders or (len(folders) > 1) != (out is not None):
             raise ValueError("report needs the folder of a finished study, or several folders and --out")
+        for folder in folders:  # errors come before JAX is imported
+            open_results(folder)
+        from experiments.report import write_report
+        from experiments.report.live import write_tensorboard
+        from experiments.report.merge import merge_studies
+
         folder = folders[0] if out is None else merge_studies(folders, out)
         if options.tensorboard is not None:
-            count = write_tensorboard(open_results(folder).rows(store.CURVES), options.tensorboard)
+            count = write_tensorboard(open_results(folder).rows(CURVES), options.tensorboard)
             print(f"tensorboard: {count} runs in {options.tensorboard}")
         print(f"report: {write_report(folder)}")
     return DONE
@@ -57,10 +58,11 @@ class Calibrate:
 
 def calibrate(options: Calibrate) -> int:
     """Calibrate and print the tables."""
-    from experiments.report import calibration
-
     out = options.out or options.directory
     with refusing():
+        open_results(options.directory)
+        from experiments.report import calibration
+
         start_jax(None)
         text = calibration.run(options.directory, options.delta, out)
     print(f"{text}\n\ncalibration: {out / calibration.TEXT}")
@@ -128,6 +130,7 @@ class Video:
 def video(options: Video) -> int:
     """Write the video, and print its path, the policy's step, the drift and the return."""
     with refusing():
+        open_results(options.directory)
         start_jax(None)
         from experiments.session.results import Results
         from experiments.session.video import film
@@ -154,13 +157,16 @@ class Export:
 
 def export(options: Export) -> int:
     """Write the agents or results, and print their path."""
-    from experiments.paper.record import record
-    from experiments.study.warm import export_agents
-
     with refusing():
         folders = list(options.folders)
         if not folders:
             raise ValueError("export needs the folder of a finished study")
+        for folder in folders:  # errors come before JAX is imported
+            open_results(folder)
+        start_jax(None)
+        from experiments.paper.record import record
+        from experiments.study.warm import export_agents
+
         if options.results:
             record(folders, options.out)
             print(f"record: {options.out}")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import tyro
@@ -58,7 +59,10 @@ def _collected() -> _Names:
 
     def about(task: str) -> str:
         try:
-            return envs.make(task).description
+            family = import_module(str(envs.TASKS[task]).partition(":")[0])
+            kind = getattr(family, "TASKS", {}).get(task)  # of a physics task, without loading its model
+            kind = envs.attribute(kind) if isinstance(kind, str) else kind or envs.make(task)
+            return kind.description
         except (ModuleNotFoundError, ValueError) as error:
             return f"({error})"
 

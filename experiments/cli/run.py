@@ -96,12 +96,8 @@ def train(study: Study | None, runtime: Runtime) -> int:
     Args:
       study: None: the study that began in the folder of ``runtime``.
     """
-    from experiments.report.live import writers
-    from experiments.session.forecast import forecast
     from experiments.study import store
-    from experiments.study import train as training
     from experiments.study.folder import begun, check_free, claim, missing
-    from experiments.study.prepare import notes_of, prepare
 
     out = runtime.out
     with refusing(), ExitStack() as stack:
@@ -115,6 +111,11 @@ def train(study: Study | None, runtime: Runtime) -> int:
         out = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task}"
         start_jax(runtime.devices, out if runtime.resume else None)
         config = begun(out) if study is None else study.config
+        from experiments.report.live import writers
+        from experiments.session.forecast import forecast
+        from experiments.study import train as training
+        from experiments.study.prepare import notes_of, prepare
+
         added = missing(config, out)
         prepared = prepare(added or config)  # errors must occur before the folder is locked
         if runtime.dry_run:

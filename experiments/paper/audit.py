@@ -8,7 +8,8 @@ import polars as pl
 
 from experiments.measure.comparisons import BETTER, ENOUGH, WORSE
 from experiments.paper.claims import CLAIMS, QUESTIONS
-from experiments.paper.evidence import FEWEST, TASKS, Evidence, Measured
+from experiments.paper.design import TASKS
+from experiments.paper.evidence import FEWEST, Evidence, Measured
 from experiments.paper.judge import (
     ABSENT,
     CODE,

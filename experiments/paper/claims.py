@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.paper.evidence import CARRIERS, PATTERNS, TASKS, Side, Spec, of
+from experiments.paper.design import TASKS, Spec, of
+from experiments.paper.evidence import CARRIERS, PATTERNS, Side
 
 #: ``mean``: the pooled difference is on the claimed side; ``every``: so is each cell; ``most``: more than half of the
 #: cells, and the pooled difference; ``never_worse``: each cell's interval excludes a loss beyond the margin;

@@ -17,7 +17,6 @@ from aesjax.adaptations import burst, recent, refresh, reset, utd
 from aesjax.registry import Registry, lookup
 from aesjax.schedules import aes, aes_c, aes_r, fixed
 from agents import CARRIERS
-from experiments.paper.evidence import TASKS, Spec, of
 from experiments.presets import presets_of
 from experiments.session.study import Study
 from experiments.study.method import Control, Method
@@ -30,6 +29,29 @@ KAPPAS = {"ppo": (0.003, 0.01, 0.03)}
 CONSTANTS = {"ppo": (0.3, 1.0, 3.0, 10.0)}
 _KAPPAS, _CONSTANTS = (0.03, 0.1, 0.3), (0.4, 1.0, 4.0, 10.0)
 _CONTROLS = ("constant_at_mean", "permuted")
+#: The paper's families and their tasks, by our names.
+TASKS: Mapping[str, tuple[str, ...]] = {
+    "toy": ("toy",),
+    "mujoco": ("hopper", "halfcheetah", "walker2d", "ant", "humanoid"),
+    "isaac": (
+        *("isaac_ant", "isaac_humanoid", "isaac_ingenuity"),
+        *("isaac_anymal", "isaac_allegro_hand", "isaac_franka_cabinet"),
+    ),
+}
+
+
+class Spec(NamedTuple):
+    """Identity of a method apart from its label: its parts, and the options that differ from the defaults."""
+
+    rule: str  # as in `--schedules`, without options; "" is the carrier's own weight
+    options: tuple[tuple[str, str], ...] = ()
+
+
+def of(rule: str, **options: str | float) -> Spec:
+    """A method by its rule and the options that it must have."""
+    return Spec(rule, tuple((name, str(value)) for name, value in options.items()))
+
+
 _COUPLED = of("aes", coupling=1)  # in the paper's ablation learning rates follow the weight
 _CLIPS = (("1e-5", "2"), ("1e-4", "1"), ("1e-5", "1"), ("1e-5", "0.5"), ("1e-4", "0.5"))
 #: The paper's tables of Appendix B: table -> row -> the method that is trained for it, in the paper's order.

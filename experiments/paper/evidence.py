@@ -16,18 +16,10 @@ from experiments.measure import stats
 from experiments.measure.comparisons import OUTCOMES, best_of, contrasts
 from experiments.measure.curves import nan_mean
 from experiments.measure.study import STEADY
+from experiments.paper.design import TASKS, Spec
 
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 PATTERNS = ("abrupt", "linear", "periodic", "mixed")  # without the steady one
-#: The paper's families and their tasks, by our names.
-TASKS: Mapping[str, tuple[str, ...]] = {
-    "toy": ("toy",),
-    "mujoco": ("hopper", "halfcheetah", "walker2d", "ant", "humanoid"),
-    "isaac": (
-        *("isaac_ant", "isaac_humanoid", "isaac_ingenuity"),
-        *("isaac_anymal", "isaac_allegro_hand", "isaac_franka_cabinet"),
-    ),
-}
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 #: A claim of no cost needs an interval within this share of the baseline's gain over the random policy without drift.
 MARGIN = 0.05
@@ -39,20 +31,6 @@ FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
 #: (task, carrier, pattern)
 Place = tuple[str, str, str]
-
-
-class Spec(NamedTuple):
-    """Identity of a method apart from its label: its parts, and the options that differ from the defaults."""
-
-    rule: str  # as in `--schedules`, without options; "" is the carrier's own weight
-    options: tuple[tuple[str, str], ...] = ()
-
-
-def of(rule: str, **options: str | float) -> Spec:
-    """A method by its rule and the options that it must have."""
-    return Spec(rule, tuple((name, str(value)) for name, value in options.items()))
-
-
 BASELINE = Spec("")
 
 

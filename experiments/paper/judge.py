@@ -6,11 +6,11 @@ import polars as pl
 
 from experiments.measure.comparisons import BETTER, ENOUGH, NOT_SIGNIFICANT, WORSE
 from experiments.paper.claims import Claim
+from experiments.paper.design import TASKS
 from experiments.paper.evidence import (
     CARRIERS,
     FEWEST,
     MARGIN,
-    TASKS,
     Evidence,
     Measured,
     Place,

@@ -20,7 +20,7 @@ from experiments.measure.comparisons import (
 from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, paper_table
-from experiments.paper.design import APPENDIX
+from experiments.paper.design import APPENDIX, TASKS, of
 from experiments.paper.evidence import BASELINE as OWN
 from experiments.paper.evidence import (
     CARRIERS,
@@ -28,13 +28,11 @@ from experiments.paper.evidence import (
     MARGIN,
     NOTHING,
     PATTERNS,
-    TASKS,
     Evidence,
     Side,
     expected,
     levels_of,
     measure,
-    of,
 )  # fmt: skip
 from experiments.report.draw import canvas_to_files
 from experiments.report.plots import PALETTE, REFERENCE_INK

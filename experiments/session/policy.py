@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from aesjax.compiling import jit
-from aesjax.registry import lookup
+from aesjax.registry import listed, lookup
 from aesjax.seeding import stream
 from aesjax.typed import Count, typed
 from agents import Carrier, OnPolicyCarrier
@@ -53,7 +53,7 @@ class Policy:
         share = share_of(config, lookup("method of this study", carriers, method))
         labels = {(each["pattern"], each["seed"]): each for each in share.labels if each["method"] == method}
         if (pattern, seed) not in labels:
-            known = ", ".join(f"{p} with seed {s}" for p, s in labels)
+            known = listed(f"{p} with seed {s}" for p, s in labels)
             raise ValueError(f"the study has no run of {method} on '{pattern}' with seed {seed}; there are {known}")
         learner = share.learner
         snapshot = _snapshot(directory, config, learner, labels[pattern, seed], at)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aesjax.registry import lookup
+from aesjax.registry import listed, lookup
 from aesjax.typed import require
 from agents import CARRIERS
 from experiments.measure.comparisons import PAIRED, comparable, draw_interval, outcome_of, paired, scopes
@@ -20,6 +20,7 @@ from experiments.study import store
 from experiments.study.config import StudyConfig
 from experiments.study.folder import check_same, open_study
 from experiments.study.method import Method
+from experiments.study.process import check_numerics
 from experiments.study.program import label_of, rows_of
 from experiments.study.store import Results as Files
 from experiments.study.store import open_results
@@ -138,7 +139,7 @@ class Results:
             method = next((row.name for row in rows if row.method == method), label_of(method))
         settings = [method] if method in known else [name for name in known if name.startswith(f"{method}[")]
         if len(settings) > 1:
-            raise ValueError(f"'{method}' has several settings in this study; name one of {', '.join(settings)}")
+            raise ValueError(f"'{method}' has several settings in this study; name one of {listed(settings)}")
         return settings[0] if settings else lookup("method of this study", dict.fromkeys(known, method), method)
 
     def compare(
@@ -267,6 +268,7 @@ class Results:
         Raises:
           UnknownNameError, ValueError: an unknown run, or no policy of that step.
         """
+        check_numerics(self.directory, self.manifest)  # a policy has the drift of its run
         return Policy.load(self.directory, self.config, self._named(method), pattern, seed, at)
 
     def report(self) -> Path:

@@ -244,7 +244,7 @@ class Study:
         Raises:
           ValueError: it cannot be read, or has an unknown option.
         """
-        from aesjax.registry import hint
+        from aesjax.registry import hint, listed
         from experiments.study import store
 
         path = Path(path).expanduser()
@@ -256,7 +256,7 @@ class Study:
         known = {field.name for field in dataclasses.fields(cls)}
         for name in sorted(set(given) - known):
             near = f"; did you mean '{_AT_SHELL[name]}'?" if name in _AT_SHELL else hint(name, known)
-            raise ValueError(f"{path}: '{name}' is not an option of a study{near} options: {', '.join(sorted(known))}")
+            raise ValueError(f"{path}: '{name}' is not an option of a study{near} options: {listed(sorted(known))}")
         try:
             return cls(**given)
         except ValueError as error:

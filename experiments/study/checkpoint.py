@@ -24,6 +24,7 @@ from agents.train import Learner
 from envs.drift import draw
 from experiments.study import store
 from experiments.study.config import StudyConfig
+from experiments.study.process import numerics
 
 _ABOUT = "about.json"
 _KEEP = 2
@@ -79,7 +80,7 @@ def save(
         partial.mkdir()
         _write_state(partial.absolute() / "state", host)
         store.write_rows(partial / "rows.parquet", rows)
-        about = {"study": study, "batch": batch, "number": number, "rows": rows.height}
+        about = {"study": study, "batch": batch, "number": number, "rows": rows.height, "numerics": numerics()}
         about |= {"sha256": store.digest(_files(partial))} | ({} if devices is None else {"devices": devices})
         store.write_json(partial / _ABOUT, about)
         for path in (*partial.rglob("*"), partial):

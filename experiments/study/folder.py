@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from experiments.study import store
 from experiments.study.config import StudyConfig, check_unchanged, read_config
+from experiments.study.process import check_numerics, numerics
 
 LOCK = ".lock"
 _SECONDS = 0.5  # seconds for a process that releases or tests the lock
@@ -104,12 +105,13 @@ class StudyFolder(NamedTuple):
 
 
 def open_study(directory: Path) -> StudyFolder:
-    """The finished study in ``directory``.
+    """The finished study in ``directory``, for uses that draw its drift again.
 
     Raises:
-      ValueError: no study, or one that is unfinished, damaged or of another version.
+      ValueError: no study, or one that is unfinished, damaged, of another version or with other random draws.
     """
     results = store.open_results(directory)
+    check_numerics(directory, results.manifest)
     return StudyFolder(directory, read_config(directory, results.config), results)
 
 
@@ -127,17 +129,24 @@ def missing(config: StudyConfig, directory: Path) -> StudyConfig | None:
     """The study of the runs that the finished study in ``directory`` lacks: seeds, patterns or methods.
 
     None if no run is missing, or if the folder holds no finished study, a part, or one with other options.
+
+    Raises:
+      ValueError: the added runs would not have the settings of JAX and versions of the finished ones.
     """
     if config.block or not (directory / store.MANIFEST).exists():
         return None
-    stored, wanted = store.open_results(directory).config, config.to_json()
+    finished, wanted = store.open_results(directory), config.to_json()
+    stored = finished.config
     differing = [name for name in {**stored, **wanted} if stored.get(name) != wanted.get(name)]
     if len(differing) != 1 or (axis := differing[0]) not in ("seeds", "patterns", "methods"):
         return None
     pairs = zip(getattr(config, axis), wanted[axis], strict=True)
     lacking = tuple(value for value, definition in pairs if definition not in stored[axis])
     fewer = len(lacking) + len(stored[axis]) > len(wanted[axis])
-    return None if fewer or not lacking else dataclasses.replace(config, **{axis: lacking})
+    if fewer or not lacking:
+        return None
+    check_numerics(f"--resume: the study in {directory}", finished.manifest, numerics())
+    return dataclasses.replace(config, **{axis: lacking})
 
 
 def complete(directory: Path) -> None:

@@ -6,11 +6,19 @@ import os
 import platform
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 LARGEST_CACHE = 512 * 2**20  # size of the cache, bytes; JAX removes the least recently used programs
+#: Settings of JAX that decide random draws, and with them the drift of a seed.
+DRAWS = ("jax_default_prng_impl", "jax_threefry_partitionable", "jax_random_seed_offset", "jax_enable_x64")
+_ROUNDING = ("jax_default_matmul_precision", "jax_disable_most_optimizations")  # settings that decide other numbers
+#: Checks of a user's own code, under which JAX refuses our programs or other libraries.
+_CHECKS = {"jax_numpy_dtype_promotion": "standard", "jax_transfer_guard": "allow", "jax_debug_nans": False}
+_CHECKS |= {"jax_check_tracer_leaks": False, "jax_debug_infs": False, "jax_disable_jit": False}
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -30,23 +38,42 @@ def cache_folder() -> Path:
     return Path(caches).expanduser() / "aesjax" / "compiled" / processor
 
 
+def numerics() -> dict[str, str]:
+    """Settings of JAX and versions on which the numbers of a study depend, by name."""
+    import jax
+
+    settings = {name: str(jax.config.values[name]) for name in DRAWS + _ROUNDING}
+    return settings | {name: metadata.version(name) for name in ("jax", "jaxlib")}
+
+
+def check_numerics(place: Any, recorded: Mapping[str, Any], now: Mapping[str, str] | None = None) -> None:
+    """Raise a ValueError if the recorded "numerics" of ``place`` differ from ``now``, by default `DRAWS` here."""
+    for name, value in (now or {name: numerics()[name] for name in DRAWS}).items():
+        if (needed := recorded.get("numerics", {}).get(name, value)) != value:
+            raise ValueError(f"{place} needs {name}={needed}, with which it was made; {value} gives other numbers")
+
+
 def start_jax(devices: int | None, resumed: Path | None = None) -> None:
-    """Set up JAX before it starts: the number of CPU devices and the cache of compiled programs.
+    """Set up JAX before it starts: the number of CPU devices, the cache of compiled programs, and no `_CHECKS`.
 
     Args:
       devices: CPU devices; None: one per usable core.
       resumed: folder of a study to continue, on the same number of devices.
 
     Raises:
-      ValueError: a number of devices that is not available, or a fork of a process with JAX.
+      ValueError: a number of devices that is not available, a process in which JAX cannot run, or other numerics
+        than those of ``resumed``.
     """
     import jax
 
-    from aesjax.compiling import refuse_fork
+    from aesjax.compiling import check_process
     from envs.physics.host import usable_cores
 
-    refuse_fork()
-
+    check_process()
+    recorded = _recorded(resumed)
+    check_numerics(f"--resume: the study in {resumed}", recorded, numerics())
+    for name, value in _CHECKS.items():
+        jax.config.update(name, value)
     cores = usable_cores()
     most = max(8, 4 * cores)  # more than one per core is useful only in tests of sharding
     if devices is not None and not 1 <= devices <= most:
@@ -57,20 +84,21 @@ def start_jax(devices: int | None, resumed: Path | None = None) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start reads many small programs
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     try:
-        jax.config.update("jax_num_cpu_devices", devices or _recorded(resumed) or cores)
+        jax.config.update("jax_num_cpu_devices", devices or recorded.get("devices") or cores)
     except RuntimeError:  # JAX has started (a notebook, a test): its devices are used
         if devices is not None and devices != len(jax.local_devices()):
             there = len(jax.local_devices())
             raise ValueError(f"--devices {devices}: JAX has already started with {there} devices") from None
 
 
-def _recorded(study: Path | None) -> int:
-    """Number of devices in the checkpoints of a folder; 0 if not recorded."""
-    found = 0
-    for about in () if study is None else study.glob("checkpoints/*/[0-9]*/about.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            found = max(found, int(json.loads(about.read_bytes())["devices"]))
-    return found
+def _recorded(study: Path | None) -> dict[str, Any]:
+    """Facts in the checkpoints of an unfinished study, with the number of devices and numerics; empty without one."""
+    facts: dict[str, Any] = {}
+    if study is not None and not (study / "manifest.json").exists():
+        for about in study.glob("checkpoints/*/[0-9]*/about.json"):
+            with suppress(OSError, ValueError, TypeError):
+                facts |= json.loads(about.read_bytes())
+    return facts
 
 
 class StopFlag:

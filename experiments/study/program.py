@@ -12,7 +12,7 @@ import numpy as np
 from aesjax import schedules
 from aesjax.adaptations import ADAPTATIONS, Adaptation, Played, driver_of
 from aesjax.compiling import jit
-from aesjax.registry import hint
+from aesjax.registry import hint, listed
 from aesjax.schedules import DriftProxy, Schedule, required_signals
 from aesjax.types import Levers, Program
 from agents.common import Run
@@ -358,7 +358,7 @@ def check(config: StudyConfig) -> dict[str, Share]:
     """
     reads = set().union(*(_open(config, method) for method in config.methods))
     for name in config.sweep.keys() - reads:
-        known = f"read are: {', '.join(sorted(reads))}"
+        known = f"read are: {listed(sorted(reads))}"
         raise ValueError(f"--sweep varies '{name}', which nothing in the study reads{hint(name, reads)} {known}")
     shares = {carrier: share_of(config, carrier) for carrier in config.carriers}
     for share in shares.values():

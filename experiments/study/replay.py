@@ -16,6 +16,7 @@ import numpy as np
 from aesjax import adaptations
 from aesjax.adaptations import CONTROLS, Played
 from aesjax.compiling import jit
+from aesjax.registry import listed
 from aesjax.schedules import DriftProxy, together
 from aesjax.types import Levers, Signals
 from experiments.study import store
@@ -107,8 +108,7 @@ def obstacle(share: Share, method: Method, recorded: list[str]) -> str:
         if isinstance(proxy, DriftProxy) and proxy.q != 0.9 and "q" in proxy.factory.takes:
             return "the quantile was measured while training, at the run's own q, so q cannot be varied"
         if isinstance(proxy, DriftProxy) and proxy.key not in recorded:
-            names = ", ".join(recorded) or "none"
-            return f"{of}it reads the proxy {proxy.key}, which was not recorded; recorded: {names}"
+            return f"{of}it reads the proxy {proxy.key}, which was not recorded; recorded: {listed(recorded) or 'none'}"
     return ""
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from experiments.study import store
 from experiments.study.folder import Owner, clean
 from experiments.study.parts import join_parts
+from experiments.study.process import check_numerics
 from experiments.study.store import Results, check_folder, open_results
 
 SHORTEST = 3  # minutes of a job: for its start and for the warning signal
@@ -208,21 +209,23 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
                 f"{directory} cannot be joined: {len(left)} of its {plan.parts} parts have not ended ({named}); "
                 f"see aesjax status {directory}"
             )
-        parts = [_opened(plan, number) for number in range(1, plan.parts + 1)]
+        parts = [_opened(plan, 1)]
+        parts += [_opened(plan, number, parts[0]) for number in range(2, plan.parts + 1)]
         clean(directory)
         command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])
         join_parts(directory, plan.config, parts, command)
     return plan, True
 
 
-def _opened(plan: StudyPlan, number: int) -> Results:
-    """Open a part after verifying its configuration and checksums."""
+def _opened(plan: StudyPlan, number: int, first: Results | None = None) -> Results:
+    """Open a part after verifying its configuration, its checksums, and that its numerics are those of the first."""
     place = plan.place(number)
     try:
         part = open_results(place)
         check_folder(place, place)
         if differing := store.differing_fields(plan.part_config(number), part.config):
             raise ValueError(f"{place} is not part {number} of this study ({'; '.join(differing)})")
+        check_numerics(place, part.manifest, (first or part).manifest.get("numerics", {}))
     except ValueError as error:
         remedy = f"remove {place} and train it again: aesjax submit --resume --out {plan.directory}"
         raise ValueError(f"{error}; {remedy}") from None

@@ -16,9 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-
-from aesjax.compiling import safe_options
+from experiments.study.process import numerics
 
 if TYPE_CHECKING:
     import polars as pl
@@ -183,6 +181,10 @@ def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
 
 def environment() -> dict[str, Any]:
     """Conditions of the results besides the configuration: versions, commit, device, precision."""
+    import jax
+
+    from aesjax.compiling import safe_options
+
     versions = {n: next((found.version for found in metadata.distributions(name=n)), None) for n in _PACKAGES}
     devices = jax.local_devices()
     return {
@@ -195,6 +197,7 @@ def environment() -> dict[str, Any]:
         "num_devices": len(jax.devices()),
         "matmul_precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "x64": bool(jax.config.values["jax_enable_x64"]),
+        "numerics": numerics(),
         "compiler_options": safe_options(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }

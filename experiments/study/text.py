@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, driver_of
+from aesjax.registry import listed
 from aesjax.schedules import SCHEDULES
 from aesjax.typed import Count, several, typed
 from agents import CarrierSpec
@@ -151,7 +152,7 @@ def parse_names(kind: str, option: str, given: Any) -> dict[str, Any]:
     else:
         parts = list(given) if several(given) else [given]
     if not parts:
-        raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registered))}")
+        raise ValueError(f"{option} needs at least one name; registered: {listed(sorted(registered))}")
     entries = [find(kind, part) for part in parts]
     names = [part if isinstance(part, str) else _name(kind, part) for part in parts]
     if len(set(names)) != len(names):
@@ -236,7 +237,7 @@ def _numbers(what: str, options: Mapping[str, str], allowed: Collection[str] | N
     """Values of the ``options`` of ``what``; with ``allowed`` None all names are accepted."""
     for option in options:
         if allowed is not None and option not in allowed:
-            raise ValueError(f"{what} has no option '{option}'; allowed: {', '.join(sorted(allowed)) or 'none'}")
+            raise ValueError(f"{what} has no option '{option}'; allowed: {listed(sorted(allowed)) or 'none'}")
     return {option: single(f"option '{option}' of {what}", value) for option, value in options.items()}
 
 

@@ -28,6 +28,7 @@ from experiments.study import store
 from experiments.study.checkpoint import agent_like, load_agent
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study, writing
+from experiments.study.process import check_numerics
 from experiments.study.program import Share, share_of
 from experiments.study.store import EXPORTED, agent_files
 
@@ -148,6 +149,7 @@ def _exported(directory: Path, carrier: str) -> Agents:
         known = ", ".join(about["carriers"])
         raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
     entry = about["carriers"][carrier]
+    check_numerics(f"--warm-start {directory}", entry)
     data = directory / entry["file"]
     if not data.is_file() or store.sha256(data) != entry["sha256"]:
         raise ValueError(f"{data} is missing, truncated or changed")
@@ -257,6 +259,7 @@ def export_agents(directories: Sequence[Path], out: Path) -> int:
                 "adam": False,
                 "study": found[carrier].config.to_json(),
                 "commit": found[carrier].ended.manifest.get("commit"),
+                "numerics": found[carrier].ended.manifest.get("numerics", {}),
             }
         store.write_json(out / EXPORTED, {"format": FORMAT, "carriers": entries})
     return sum(path.stat().st_size for path in out.iterdir())

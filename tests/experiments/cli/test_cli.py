@@ -5,12 +5,18 @@ import os
 import subprocess
 import sys
 
+import jax
 import polars as pl
 import pytest
 
 import envs
+from aesjax.adaptations import ADAPTATIONS, CONTROLS
+from aesjax.registry import unknown
+from aesjax.schedules import PROXIES, SCHEDULES
+from agents import CARRIERS, make_train
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
+from experiments.paper.design import PARTS
 from experiments.study.folder import Owner, claim
 from tests.experiments.configs import config_of
 from tests.refusals import refused, sentence
@@ -53,6 +59,53 @@ def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, wor
     for part in parts:
         assert part in text
     assert not (tmp_path / "new").exists()  # refused before anything is made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [
+        ("JAX_NUMPY_DTYPE_PROMOTION=strict", 0),
+        ("JAX_NUMPY_RANK_PROMOTION=raise", 0),
+        ("JAX_TRANSFER_GUARD=disallow", 0),
+        ("JAX_DEBUG_NANS=1", 0),
+        ("JAX_DEBUG_INFS=1", 0),
+        ("JAX_DEBUG_KEY_REUSE=1", 0),
+        ("JAX_CHECK_TRACER_LEAKS=1", 0),
+        ("JAX_DISABLE_JIT=1", 0),
+        ("JAX_LEGACY_PRNG_KEY=error", 0),
+        ("JAX_ENABLE_CUSTOM_PRNG=1", 0),
+        ("JAX_THREEFRY_PARTITIONABLE=0", 0),
+        ("JAX_DEFAULT_MATMUL_PRECISION=bfloat16", 0),
+        ("JAX_DEFAULT_PRNG_IMPL=rbg", 2),
+        ("JAX_ENABLE_X64=1", 2),
+    ],
+)
+def test_settings_of_jax_in_the_environment_do_no_harm_or_are_named(tmp_path, setting, code):
+    words = "run --steps 800 --evaluations 2 --episodes 2 --seeds 1 --patterns abrupt --schedules baseline,aes"
+    name, value = setting.split("=")
+    command = [sys.executable, "-m", "experiments.cli", *words.split(), "--out", str(tmp_path / "study")]
+    ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | {name: value}, check=False)
+    assert ran.returncode == code, ran.stderr
+    assert len(ran.stderr.splitlines()) <= code // 2
+    assert ran.stderr == "" or f"aesjax needs {name.lower()}=" in ran.stderr
+
+
+@pytest.mark.parametrize("name", ["rbg", "unsafe_rbg"])
+def test_another_generator_is_refused_in_python(name):
+    with jax.default_prng_impl(name), pytest.raises(ValueError, match="needs jax_default_prng_impl=threefry2x32"):
+        make_train("toy")
+
+
+def test_an_unknown_name_is_refused_below_300_characters():
+    """Of every registry, with the nearest name."""
+    registries = (envs.TASKS, envs.PATTERNS, CARRIERS, SCHEDULES, PROXIES, ADAPTATIONS, CONTROLS, PARTS)
+    for entries in registries:
+        for name in entries:
+            text = unknown("kind of object", entries, f"{name}X")
+            assert f"did you mean '{name}'?" in text or len(name) < 3
+            assert len(text) < 300
+        assert len(unknown("kind of object", entries, "x" * 1000)) < 300
 
 
 def test_an_unknown_command_exits_with_2_and_the_nearest_name(capsys):

@@ -9,7 +9,8 @@ import pytest
 from experiments.cli import main
 from experiments.paper import audit
 from experiments.paper.claims import CLAIMS, QUESTIONS
-from experiments.paper.evidence import BASELINE, CARRIERS, PATTERNS, TASKS, Evidence, Side, expected, of
+from experiments.paper.design import TASKS, of
+from experiments.paper.evidence import BASELINE, CARRIERS, PATTERNS, Evidence, Side, expected
 from experiments.paper.judge import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, judge
 from experiments.paper.record import RESULTS, gather
 from experiments.report.page import render_html

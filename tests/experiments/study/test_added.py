@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 from experiments.study import folder, parts, store
 from experiments.study.checkpoint import load_agent
 from experiments.study.folder import claim, missing, open_study
+from experiments.study.process import numerics
 from experiments.study.program import share_of
 from experiments.study.train import Refused, train
 from tests.experiments.configs import config_of, small_ppo
@@ -168,3 +169,12 @@ def test_only_missing_runs_are_added_and_other_differences_are_named(tmp_path, o
         with pytest.raises(ValueError, match=f"^--resume: .*has another configuration .*{lacking}"):
             claim(wanted, tmp_path, resume=True, added=added)
     assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", numerics())
+def test_no_run_is_added_to_a_study_that_was_made_with_another_setting_or_version(tmp_path, name):
+    store.write_json(tmp_path / store.CONFIG, config_of(seeds=2).to_json())
+    store.write_manifest(tmp_path, {"runs": [], "numerics": numerics() | {name: "other"}})
+    assert missing(config_of(seeds=2), tmp_path) is None
+    with pytest.raises(ValueError, match=f"^--resume: .* needs {name}=other, with which it was made; "):
+        missing(config_of(seeds=3), tmp_path)

@@ -1,13 +1,22 @@
 """A checkpoint is written completely or not at all; one that cannot be read is skipped for the one before."""
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 
+import jax
 import numpy as np
 import polars as pl
 import pytest
 
 from experiments.study import checkpoint, store
 from experiments.study.checkpoint import CheckpointError, load_newest, save
+from experiments.study.folder import claim
+from experiments.study.process import numerics, start_jax
+from tests.experiments.configs import config_of
+from tests.imports import ROOT
 
 STUDY = "0123456789abcdef"
 STATE = {"weights": np.arange(6.0), "step": np.int32(7)}
@@ -49,6 +58,50 @@ def test_arrays_of_size_zero_are_saved_and_take_their_shapes_from_the_program(tm
         saved = load_newest(tmp_path, STUDY, like)
         for name, leaf in state.items():
             np.testing.assert_array_equal(saved.state[name], leaf, strict=True)
+
+
+@pytest.mark.parametrize("name", numerics())
+def test_a_study_continues_only_with_the_settings_and_versions_of_its_checkpoints(two, tmp_path, name):
+    """Each alone; a finished study is only opened."""
+    shutil.copytree(two, tmp_path / "checkpoints" / "sac")
+    for path in (tmp_path / "checkpoints").glob("*/*/about.json"):
+        about = json.loads(path.read_text())
+        path.write_text(json.dumps(about | {"numerics": about["numerics"] | {name: "other"}}))
+    with pytest.raises(ValueError, match=f"--resume: the study in {tmp_path} needs {name}=other, with which it was"):
+        start_jax(None, tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    start_jax(None, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("jax_default_prng_impl", "rbg"),
+        ("jax_threefry_partitionable", False),
+        ("jax_random_seed_offset", 1),
+        ("jax_enable_x64", True),
+        ("jax_default_matmul_precision", "highest"),
+        ("jax_disable_most_optimizations", True),
+    ],
+)
+def test_a_setting_of_jax_that_decides_numbers_is_recorded(name, value):
+    before, old = numerics(), jax.config.values[name]
+    try:
+        jax.config.update(name, value)
+        assert numerics() == before | {name: str(value)}
+    finally:
+        jax.config.update(name, old)
+
+
+def test_the_command_refuses_to_continue_with_another_generator(two, tmp_path):
+    study = tmp_path / "study"
+    claim(config_of(steps=2000), study, resume=False).owner.release()
+    shutil.copytree(two, study / "checkpoints" / "sac")
+    words = [sys.executable, "-m", "experiments.cli", "run", "--resume", "--out", str(study)]
+    environment = os.environ | {"JAX_THREEFRY_PARTITIONABLE": "0"}
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    cure = "needs jax_threefry_partitionable=True, with which it was made; False gives other numbers"
+    assert (ran.returncode, ran.stderr) == (2, f"aesjax: --resume: the study in {study} {cure}\n")
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "state/_METADATA", "about.json"])

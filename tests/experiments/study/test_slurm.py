@@ -233,6 +233,13 @@ def test_what_cannot_be_joined_is_named_and_nothing_is_written(trained, tmp_path
     for number in "12":
         shutil.copytree(trained / "parts" / "1", out / "parts" / number)
     assert "parts/2 is not part 2 of this study (block: " in refused(capsys, "join", out)
+    shutil.rmtree(out / "parts" / "2")
+    shutil.copytree(trained / "parts" / "2", out / "parts" / "2")
+    manifest = json.loads((out / "parts" / "2" / "manifest.json").read_text())
+    for name, value in manifest["numerics"].items():
+        other = manifest | {"numerics": manifest["numerics"] | {name: "other"}}
+        (out / "parts" / "2" / "manifest.json").write_text(json.dumps(other))
+        assert f"parts/2 needs {name}=other, with which it was made; {value} gives" in refused(capsys, "join", out)
     damaged = next((out / "parts" / "1" / "agents").rglob("rows.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     text = refused(capsys, "join", out)

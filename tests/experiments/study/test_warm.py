@@ -20,9 +20,11 @@ from agents import CARRIERS
 from envs.world import World
 from experiments import Results, Study
 from experiments.cli import main
+from experiments.study import replay
 from experiments.study.checkpoint import load_agent
 from experiments.study.config import config_from_json
 from experiments.study.folder import claim, writing
+from experiments.study.process import DRAWS, numerics
 from experiments.study.program import runs_of, share_of
 from experiments.study.run import compile_program, take
 from experiments.study.train import Interrupted, Progress, train
@@ -83,6 +85,29 @@ def test_a_policy_starts_a_study_and_so_do_runs_on_one_other_pattern(begun, tmp_
         read(begun, "ppo", policy.run | {"step": 5})
     train(claim(small(patterns="abrupt", seeds="1"), tmp_path / "abrupt", resume=False))
     assert [run["seed"] for run in read(tmp_path / "abrupt", "ppo").runs] == [1]
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_other_random_draws_than_those_of_a_study_refuse_its_policies_agents_and_drift(begun, exported, tmp_path, name):
+    """Each setting alone; rounding and versions may differ, because these numbers are stored."""
+    study, agents = shutil.copytree(begun, tmp_path / "study"), shutil.copytree(exported, tmp_path / "agents")
+    ours = numerics()
+    for path in (study / "manifest.json", agents / "warm.json"):
+        facts = json.loads(path.read_text())
+        entry = facts["carriers"]["ppo"] if "carriers" in facts else facts
+        assert entry["numerics"] == ours
+        entry["numerics"] = dict.fromkeys(ours, "other") | {n: ours[n] for n in DRAWS if n != name}
+        path.write_text(json.dumps(facts))
+    uses = {
+        "policy": lambda: Results.open(study).policy("PPO+auto", "abrupt", 2),
+        "warm start": lambda: read(study, "ppo"),
+        "warm start from exported agents": lambda: read(agents, "ppo"),
+        "export": lambda: export_agents([study], tmp_path / "out"),
+        "replay and controls": lambda: replay.load(study),
+    }
+    for use, call in uses.items():
+        with pytest.raises(ValueError, match=f" needs {name}=other, with which it was made; {ours[name]} gives other"):
+            pytest.fail(f"{use}: {call()}")
 
 
 def test_two_exports_into_one_folder_lose_nothing(trained, tmp_path):
