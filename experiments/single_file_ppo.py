@@ -105,16 +105,18 @@ def log_prob_of(params, obs, action):
 
 
 def merged(stats, values):
-    """Count, mean and variance of all values after another batch (B, ...) (Chan et al. 1979)."""
-    count, mean, var = stats
+    """Count (at most 2^24), mean, variance and their rounding errors after another batch (Chan et al. 1979)."""
+    count, mean, var, lost = stats
     size, delta = values.shape[0], jnp.mean(values, axis=0) - mean
-    spread = var * count + jnp.var(values, axis=0) * size + delta**2 * count * size / (count + size)
-    return count + size, mean + delta * size / (count + size), spread / (count + size)
+    step = jnp.stack([delta, jnp.var(values, axis=0) - var + delta**2 * count / (count + size)])
+    before, step = jnp.stack([mean, var]), step * size / (count + size) - lost
+    after = before + step
+    return jnp.minimum(count + size, 2.0**24), *after, (after - before) - step  # Kahan: late steps are below rounding
 
 
 def normalised(stats, obs):
     """Observations (B, S) in standard deviations from their mean, within +-10."""
-    _, mean, var = stats
+    _, mean, var, _ = stats
     return jnp.clip((obs - mean[None]) / jnp.sqrt(var + 1e-8)[None], -10.0, 10.0)
 
 
@@ -190,8 +192,9 @@ def evaluate(config, agent, env, clock, key):
 def check(config):
     """Raise UnknownNameError or ValueError, one sentence, for invalid options."""
     size = config.num_envs * config.rollout
-    if size % config.minibatches:
-        raise ValueError(f"minibatches must divide the {size} transitions of a rollout; got {config.minibatches}")
+    if size % config.minibatches or size == config.minibatches:  # one row has no standard deviation
+        limits = f"divide the {size} transitions of a rollout into parts of at least 2"
+        raise ValueError(f"minibatches must {limits}; got {config.minibatches}")
     if config.steps % (size * config.evaluations):
         unit = f"{size} transitions of a rollout x {config.evaluations} evaluations"
         raise ValueError(f"steps must be a multiple of {unit}; got {config.steps}")
@@ -261,7 +264,8 @@ def make_train(config):
             "log_std": jnp.zeros(actions),
         }
         obs_stats, return_stats = (
-            (jnp.float32(1e-4), jnp.zeros(shape), jnp.ones(shape)) for shape in ((observations,), ())
+            (jnp.float32(1e-4), jnp.zeros(shape), jnp.ones(shape), jnp.zeros((2, *shape)))
+            for shape in ((observations,), ())
         )
         agent = Agent(params, optimizer(config).init(params), obs_stats, return_stats, jnp.zeros(n))
         run = Run(*env.reset(key_env), agent, schedule.init())

@@ -31,7 +31,8 @@ def main(
     returns, weights = (np.asarray(curves[name])[..., 1:].mean(-1) for name in ("return_mean", "entropy_weight"))
     print(f"{'kappa':>8} {'return':>8} {'+-':>6} {'weight':>7}")
     for kappa, mean, weight in zip(kappas, returns, weights, strict=True):
-        print(f"{kappa:8.3g} {mean.mean():8.1f} {mean.std() / np.sqrt(seeds):6.1f} {weight.mean():7.3f}")
+        error = mean.std(ddof=1) / np.sqrt(seeds) if seeds > 1 else np.nan
+        print(f"{kappa:8.3g} {mean.mean():8.1f} {error:6.1f} {weight.mean():7.3f}")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,9 @@ class Progress(NamedTuple):
 
 def train(options: Options) -> Iterator[Progress]:
     """Train, and yield the progress of every iteration."""
+    most = options.copies * (options.rollout // 2) // 2  # two valid steps in each; at worst half are phantoms
+    if options.minibatches > most:
+        raise ValueError(f"minibatches must be at most {most} = copies * (rollout // 2) / 2; got {options.minibatches}")
     torch = pytorch()
     nn = torch.nn
     torch.manual_seed(options.seed)
@@ -115,7 +118,7 @@ def train(options: Options) -> Iterator[Progress]:
             data = [x[valid] for x in (seen, actions, old, advantage, advantage + value)]
         for _ in range(options.epochs):
             change = []
-            for index in torch.randperm(len(data[0])).chunk(options.minibatches):
+            for index in torch.randperm(len(data[0])).tensor_split(options.minibatches):
                 o, a, before, adv, target = (x[index] for x in data)
                 log_ratio = policy(o).log_prob(a).sum(-1) - before
                 ratio = log_ratio.exp()

@@ -16,7 +16,7 @@ LEVERS = ("window", "refresh", "rate", "updates")  # of an adaptation; a schedul
 
 MOST_UPDATES = 64  # gradient steps per vector step
 
-_NEVER = 2**30
+_NEVER = 2**31 - 2  # as long as any run, so that `since + 1` is an int32
 
 
 class Supply(NamedTuple):

@@ -54,7 +54,7 @@ def aes(
     >>> print(state.weight)
     0.5
     """
-    return _schedule(proxy, _empty_mean(), _averaged(None), kappa, beta, lambda_min, lambda_max, base)
+    return _schedule(proxy, Mean.zero(), _averaged(None), kappa, beta, lambda_min, lambda_max, base)
 
 
 @as_schedule(label="AES-P", ranges=_PRIOR)
@@ -73,7 +73,7 @@ def aes_prior(
     ``kappa * sqrt((prior + A_t) / t)``. Replaces AES paper Theorem 3.4, whose weight is zero before the first drift.
     ``prior`` is in units of the proxy; zero gives `aes`. Other arguments as there.
     """
-    return _schedule(proxy, _empty_mean(), _averaged(float32(prior)), kappa, beta, lambda_min, lambda_max, base)
+    return _schedule(proxy, Mean.zero(), _averaged(float32(prior)), kappa, beta, lambda_min, lambda_max, base)
 
 
 @as_schedule(
@@ -106,19 +106,19 @@ def aes_d(
     """
     remembered, prior = jnp.maximum(float32(window) * float32(updates), 1.0), float32(prior)
 
-    def level(mean: Array, smooth: Array, count: Array) -> tuple[Array, Array]:
+    def level(mean: Mean, smooth: Array, count: Array) -> tuple[Mean, Array]:
         held_updates = discounted_count(count, remembered)
-        mean = mean + (smooth - mean) / held_updates
-        return mean, mean + prior / held_updates
+        mean = mean.moved((smooth - mean.value) / held_updates)
+        return mean, mean.value + prior / held_updates
 
-    return _schedule(proxy, float32(0.0), level, kappa, beta, lambda_min, lambda_max, base)
+    return _schedule(proxy, Mean.zero(), level, kappa, beta, lambda_min, lambda_max, base)
 
 
 class _BankMemory(NamedTuple):
     """Memory of `aes_m`."""
 
     whole: Mean  # mean over all updates
-    bank: Array  # (J,) float32, discounted means over windows 1, 2, 4, ..., 2**(J-1)
+    bank: Mean  # (J,) discounted means over windows 1, 2, 4, ..., 2**(J-1)
     level: Array | None = None  # () float32, the level, with `hold`; else None
 
 
@@ -164,9 +164,9 @@ def aes_m(
     def level(memory: _BankMemory, smooth: Array, count: Array) -> tuple[_BankMemory, Array]:
         whole = running_mean(memory.whole, smooth, count)
         held_updates = discounted_count(count, windows)
-        bank = memory.bank + (smooth - memory.bank) / held_updates
-        counts = (bank * held_updates >= least) & (windows <= updates)
-        recent = jnp.max(jnp.where(counts, bank, 0.0))
+        bank = memory.bank.moved((smooth - memory.bank.value) / held_updates)
+        counts = (bank.value * held_updates >= least) & (windows <= updates)
+        recent = jnp.max(jnp.where(counts, bank.value, 0.0))
         top = jnp.maximum(whole.value + prior / count.astype(jnp.float32), recent)
         if memory.level is None:
             return _BankMemory(whole, bank), top
@@ -174,7 +174,7 @@ def aes_m(
         top = jnp.maximum(top, memory.level * (least / jnp.maximum(memory.level + least, _TINY)))
         return _BankMemory(whole, bank, top), top
 
-    empty = _BankMemory(_empty_mean(), jnp.zeros(levels, jnp.float32), float32(0.0) if hold else None)
+    empty = _BankMemory(Mean.zero(), Mean.zero(levels), float32(0.0) if hold else None)
     return _schedule(proxy, empty, level, kappa, beta, lambda_min, lambda_max, base)
 
 
@@ -208,7 +208,3 @@ def _averaged(prior: Array | None) -> _Level:
         return memory, memory.value if prior is None else memory.value + prior / count.astype(jnp.float32)
 
     return level
-
-
-def _empty_mean() -> Mean:
-    return Mean(float32(0.0), float32(0.0))

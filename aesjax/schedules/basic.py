@@ -7,7 +7,7 @@ import numpy as np
 import optax
 
 from aesjax.factory import NOT_NEGATIVE, POSITIVE, POSITIVE_SHARE
-from aesjax.schedules.rule import bounded, float32, held, read_signal, start
+from aesjax.schedules.rule import Mean, bounded, float32, held, read_signal, start
 from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleLogs, ScheduleState, Signals
 
@@ -125,7 +125,7 @@ class _BudgetMemory(NamedTuple):
     """Memory of `budget`."""
 
     unit: Array  # () float32, the first reward that is not zero; 0 before it
-    log_scale: Array  # () float32, running quantile of log(|reward| / unit)
+    log_scale: Mean  # () running quantile of log(|reward| / unit)
 
 
 @as_schedule(needs=("reward",), ranges={"cost": _COST})
@@ -157,7 +157,7 @@ def budget(
     longest = jnp.maximum(_MEMORY * float32(updates), 1.0)
 
     def init() -> ScheduleState:
-        return start(base, _BudgetMemory(float32(0.0), float32(0.0)))
+        return start(base, _BudgetMemory(float32(0.0), Mean.zero()))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
@@ -169,9 +169,9 @@ def budget(
         count = state.count + jnp.where(unknown & (first == 0.0), 0, 1)
         logs = jnp.log(jnp.maximum(reward / jnp.maximum(unit, _TINY), _TINY))
         step = jnp.minimum(_LARGEST_STEP, _GAIN / jnp.minimum(jnp.maximum(count, 1).astype(jnp.float32), longest))
-        above = jnp.mean(float32(logs > old.log_scale))
-        log_scale = jnp.where(unknown, 0.0, old.log_scale + step * (above - (1.0 - _LEVEL)))
-        scale = unit * jnp.exp(log_scale)
+        above = jnp.mean(float32(logs > old.log_scale.value))
+        log_scale = old.log_scale.moved(jnp.where(unknown, 0.0, step * (above - (1.0 - _LEVEL))))
+        scale = unit * jnp.exp(log_scale.value)
         weight = jnp.where(unit > 0.0, factor * scale, state.weight)
         shown = ScheduleLogs(jnp.mean(reward), scale, weight, float32(0.0), float32(0.0))
         return held(jnp.isfinite(first), ScheduleState(weight, count, _BudgetMemory(unit, log_scale), shown), state)

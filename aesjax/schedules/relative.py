@@ -9,6 +9,7 @@ import numpy as np
 from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, POSITIVE, Range
 from aesjax.schedules.basic import auto
 from aesjax.schedules.rule import (
+    Mean,
     base_weight,
     bounded_above_base,
     discounted_count,
@@ -33,8 +34,8 @@ class _RelativeMemory(NamedTuple):
 
     smooth: Array  # () float32, EMA of the proxy
     unit: Array  # () float32, the first proxy; logarithms are taken relative to it, which keeps them small and exact
-    log_baseline: Array  # () float32, running median of log(smooth / unit)
-    bank: Array  # (J,) float32, discounted means of the excess
+    log_baseline: Mean  # () running median of log(smooth / unit)
+    bank: Mean  # (J,) discounted means of the excess
     base: Any  # state of the base schedule, None for a number
 
 
@@ -91,7 +92,7 @@ def aes_r(
     def init() -> ScheduleState:
         weight, base_state = base_weight(base)
         zero = float32(0.0)
-        return start(weight, _RelativeMemory(zero, zero, zero, jnp.zeros(_WINDOWS, jnp.float32), base_state))
+        return start(weight, _RelativeMemory(zero, zero, Mean.zero(), Mean.zero(_WINDOWS), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
@@ -100,30 +101,28 @@ def aes_r(
         unstarted = state.count == 0
         finite = jnp.isfinite(v)
         ok = finite & ~(v <= 0.0)  # so written the compiled rule keeps every bit it had for valid proxies
-        count = state.count + 1
+        count = state.count + ok.astype(jnp.int32)
         smooth = ema(old.smooth, v, beta, first=unstarted)
         unit = jnp.where(unstarted, v, old.unit)
         log_smooth = jnp.log(jnp.maximum(smooth / unit, TINY))
-        excess = jnp.clip(jnp.exp(log_smooth - old.log_baseline) / (1.0 + margin) - 1.0, 0.0, e_max)
+        above = log_smooth - old.log_baseline.value
+        excess = jnp.clip(jnp.exp(above) / (1.0 + margin) - 1.0, 0.0, e_max)
         step = jnp.minimum(_BASELINE_STEP, _BASELINE_GAIN / count.astype(jnp.float32))
-        log_baseline = old.log_baseline + step * (jnp.where(log_smooth > old.log_baseline, 1.0, 0.0) - 0.5)
-        bank = old.bank + (excess - old.bank) / discounted_count(count, windows)
+        log_baseline = old.log_baseline.moved(step * (jnp.where(above > 0.0, 1.0, 0.0) - 0.5))
 
-        memory = _RelativeMemory(smooth, unit, log_baseline, bank, None)
-        memory, count = jax.tree.map(
-            lambda new, kept: jnp.where(ok, new, kept), (memory, count), (old._replace(base=None), state.count)
-        )
+        memory = _RelativeMemory(smooth, unit, log_baseline, old.bank, None)
+        memory = jax.tree.map(lambda new, kept: jnp.where(ok, new, kept), memory, old._replace(base=None))
         # Windows also forget while the proxy is invalid, so that the raised part stays bounded by the observed excess
         # (docs/proofs/relative.md, claim 3).
         held = discounted_count(jnp.maximum(count, 1), windows)
-        memory = memory._replace(bank=jnp.where(ok, memory.bank, old.bank - old.bank / held))
+        bank = old.bank.moved((jnp.where(ok, excess, 0.0) - old.bank.value) / held)
         # A window shorter than the first has its length, so that one early excess is not a complete window.
         filled = jnp.minimum(1.0, held / first)
-        level = jnp.max(jnp.where(admitted, memory.bank * filled, 0.0))
+        level = jnp.max(jnp.where(admitted, bank.value * filled, 0.0))
         ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
         v = jnp.where(finite, v, state.logs.proxy)
         weight, logs = bounded_above_base(lam0, ratio, lambda_max, v, memory.smooth)
-        return ScheduleState(weight, count, memory._replace(base=base_state), logs)
+        return ScheduleState(weight, count, memory._replace(bank=bank, base=base_state), logs)
 
     return EntropySchedule(init, update)
 
@@ -131,7 +130,7 @@ def aes_r(
 class _OracleMemory(NamedTuple):
     """Memory of `oracle`."""
 
-    level: Array  # () float32, leaky sum of the true drift
+    level: Mean  # () leaky sum of the true drift
     base: Any  # state of the base schedule, None for a number
 
 
@@ -185,19 +184,19 @@ def oracle(
     in `aes_r`. A non-finite drift is taken as none. Its logs hold d as proxy and E as smoothed proxy.
     """
     gain, r_max = float32(oracle_gain), float32(r_max)
-    keep = 1.0 - 1.0 / jnp.maximum(float32(oracle_memory) * float32(updates), 1.0)
+    remembered = jnp.maximum(float32(oracle_memory) * float32(updates), 1.0)
 
     def init() -> ScheduleState:
         weight, base_state = base_weight(base)
-        return start(weight, _OracleMemory(float32(0.0), base_state))
+        return start(weight, _OracleMemory(Mean.zero(), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         lam0, base_state = base_weight(base, signals, state.inner.base)
         drift = read_signal("schedule 'oracle'", signals, "true_drift")
         drift = jnp.where(jnp.isfinite(drift), drift, 0.0)
-        level = keep * state.inner.level + drift
-        ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
-        weight, logs = bounded_above_base(lam0, ratio, lambda_max, drift, level)
+        level = state.inner.level.moved(drift - state.inner.level.value / remembered)
+        ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level.value), r_max)
+        weight, logs = bounded_above_base(lam0, ratio, lambda_max, drift, level.value)
         return ScheduleState(weight, state.count + 1, _OracleMemory(level, base_state), logs)
 
     return EntropySchedule(init, update)

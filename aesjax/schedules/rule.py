@@ -17,10 +17,21 @@ def float32(x: Any) -> Array:
 
 
 class Mean(NamedTuple):
-    """A running mean that stays exact to float32 rounding over millions of updates."""
+    """A running mean that stays exact to float32 rounding over billions of updates."""
 
-    value: Array  # () float32
-    lost: Array  # () float32, rounding error of `value` so far (Kahan), so that small late steps are not lost
+    value: Array  # (...) float32
+    lost: Array  # (...) float32, rounding error of `value` so far (Kahan), so that small late steps are not lost
+
+    @classmethod
+    def zero(cls, *shape: int) -> "Mean":
+        """Mean before the first value."""
+        return cls(jnp.zeros(shape, jnp.float32), jnp.zeros(shape, jnp.float32))
+
+    def moved(self, step: Array) -> "Mean":
+        """The mean after a ``step`` (...), which may be below the rounding of its value."""
+        step = step - self.lost
+        total = self.value + step
+        return Mean(total, (total - self.value) - step)
 
 
 def ema(previous: Array, value: Array, beta: Array | float, first: Array) -> Array:
@@ -31,9 +42,7 @@ def ema(previous: Array, value: Array, beta: Array | float, first: Array) -> Arr
 
 def running_mean(mean: Mean, value: Array, count: Array) -> Mean:
     """``Mean`` after the ``count``-th value (() int32, >= 1), AES paper Eq. (proxy_accum) divided by t."""
-    step = (value - mean.value) / count.astype(jnp.float32) - mean.lost
-    total = mean.value + step
-    return Mean(total, (total - mean.value) - step)
+    return mean.moved((value - mean.value) / count.astype(jnp.float32))
 
 
 def discounted_count(count: Array, window: Array) -> Array:

@@ -28,11 +28,6 @@ class Coupling(NamedTuple):
     count: Array  # () int32
 
 
-def uncoupled() -> Coupling:
-    """State of the coupling before the first update."""
-    return Coupling(Mean(jnp.zeros(()), jnp.zeros(())), jnp.int32(0))
-
-
 def levers_of(state: Any) -> Levers:
     """Levers in force; all None without adaptations."""
     return Levers() if state.adaptation is None else state.adaptation.levers

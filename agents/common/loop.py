@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from aesjax import schedules
 from aesjax.adaptations import Adaptation, Supply, together
 from aesjax.schedules import DriftProxy, Schedule, required_signals
+from aesjax.schedules.rule import Mean
 from aesjax.seeding import stream
 from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, ScheduleState, Signals
 from agents.common import adapting, dynamics
@@ -172,7 +173,7 @@ class Loop:
             newest_ring=None,
             episode_return=jnp.zeros(self.config.num_envs),
             health=Health(jnp.int32(-1), jnp.int32(0)),
-            coupling=None if run.coupling is None else adapting.uncoupled(),
+            coupling=None if run.coupling is None else adapting.Coupling(Mean.zero(), jnp.int32(0)),
             adaptation=None if run.updates is None else self.adaptation_of(run).init(),
             model=None if model is None else model.init(stream(key, "model")),
         )

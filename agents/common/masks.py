@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from aesjax.schedules.rule import Mean
 from aesjax.types import Array
 
 
@@ -25,7 +26,9 @@ def mean(x: Array, weight: Array | None = None) -> Array:
 
 
 def std(x: Array, weight: Array | None = None) -> Array:
-    """Sample standard deviation () of the valid rows."""
+    """Sample standard deviation () of the valid rows, 0 for one of them; ValueError for ``x`` of one value."""
+    if x.size < 2:
+        raise ValueError(f"a standard deviation needs at least two values; got shape {x.shape}")
     if weight is None:
         return jnp.std(x, ddof=1)
     squares = jnp.sum(weight * (x - mean(x, weight)) ** 2)
@@ -74,19 +77,17 @@ def compact(rows: Array, counts: Array | None) -> Array:
 
 
 class Moments(NamedTuple):
-    """Mean and variance of all values merged so far.
+    """Mean and variance of all values merged so far; from 2^24 on every new value has the fixed weight 2^-24."""
 
-    In float32 a count stops growing at 2^24: from there on the newest value has that fixed weight.
-    """
-
-    count: Array  # () float32
+    count: Array  # () float32, at most 2^24, from where a float32 cannot count on
     mean: Array  # (...,) float32
     var: Array  # (...,) float32
+    lost: Array  # (2, ...) float32, rounding errors of mean and variance so far, as in `Mean`
 
 
 def empty(shape: tuple[int, ...] = ()) -> Moments:
     """Mean 0 and variance 1 with almost no weight."""
-    return Moments(jnp.float32(1e-4), jnp.zeros(shape), jnp.ones(shape))
+    return Moments(jnp.float32(1e-4), jnp.zeros(shape), jnp.ones(shape), jnp.zeros((2, *shape)))
 
 
 def merge(moments: Moments, values: Array, valid: Array | None = None) -> Moments:
@@ -104,8 +105,9 @@ def merge(moments: Moments, values: Array, valid: Array | None = None) -> Moment
         var = jnp.sum(kept(valid, (values - mean[None]) ** 2), 0) / count
     total = moments.count + size
     delta = mean - moments.mean
-    spread = moments.var * moments.count + var * size + delta**2 * (moments.count * size / total)
-    return Moments(total, moments.mean + delta * (size / total), spread / total)
+    steps = jnp.stack([delta, var - moments.var + delta**2 * (moments.count / total)]) * (size / total)
+    after = Mean(jnp.stack([moments.mean, moments.var]), moments.lost).moved(steps)
+    return Moments(jnp.minimum(total, 2.0**24), *after.value, after.lost)
 
 
 def normalise(moments: Moments, values: Array, clip: float) -> Array:

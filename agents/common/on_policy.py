@@ -49,6 +49,9 @@ class OnPolicy(Loop):
             raise ValueError(f"{interval} vector steps between evaluations must be a multiple of the rollout {length}")
         if self.rows % count:
             raise ValueError(f"a rollout of {self.rows} transitions cannot be cut into {count} equal minibatches")
+        if self.rows == count and getattr(self.carrier.config, "normalise_advantage", False):
+            sizes = f"rollout={length} (it divides the interval {interval}) x num_envs={self.config.num_envs}"
+            raise ValueError(f"normalised advantages need 2 rows per minibatch; got {sizes} / minibatches={count}")
 
     @property
     def rows(self) -> int:

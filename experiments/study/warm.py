@@ -96,8 +96,8 @@ def _named(learner: Learner, agent: Any) -> dict[str, Any]:
 
 
 def _of_adam(path: str) -> bool:
-    """Whether a path belongs to the state of `optax.adam`; running statistics also have a count."""
-    return re.search(r"(?<!_moments)\.(count|mu|nu)\b", path) is not None
+    """Whether a path belongs to the state of `optax.adam` or is a rounding error; running statistics have a count."""
+    return re.search(r"(?<!_moments)\.(count|mu|nu)\b|\.lost\b", path) is not None
 
 
 def read(directory: Path, carrier: str, run: Mapping[str, Any] = MappingProxyType({})) -> Agents:

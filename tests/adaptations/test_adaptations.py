@@ -165,6 +165,15 @@ def test_a_second_crossing_within_the_rest_is_the_same_change():
     assert rings == [1, 2]
 
 
+def test_the_first_change_of_the_longest_run_rings():
+    now = Now(jnp.float32(2.0), jnp.int32(10**9), jnp.float32(2**31 - 1), jnp.float32(0), SUPPLY)
+    rang, memory = rules.at_alarm(now, rules.quiet(), 1.5, 1.0)
+    assert rang
+    calm = now._replace(ratio=jnp.float32(1.0))
+    assert rules.at_alarm(calm, rules.quiet(), 1.5, 1.0)[1].since > 0  # no overflow
+    assert memory.since == 0
+
+
 def test_forgetting_draws_from_what_arrived_since_the_alarm(alone):
     levers, ratio = alone["forget"]
     at = int(np.argmax(ratio > 1.5))

@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import envs
 from aesjax import schedules
-from agents import ppo
+from agents import make_train, ppo
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Rollout
 from agents.common.masks import denormalise, empty, merge, normalise
 from agents.common.on_policy import minibatches
 from agents.ppo import advantages, td_errors
+from envs.world import World
 from tests.programs import chosen, floats
 from tests.quick import quick
 
@@ -176,6 +178,25 @@ def test_running_moments_equal_those_of_all_values():
     np.testing.assert_allclose(denormalise(one, normalise(one, jnp.float32(4.5), 10.0)), 4.5, rtol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [2**22, pytest.param(3 * 2**24, marks=pytest.mark.slow)])
+def test_running_moments_stay_right_after_the_last_count_of_a_float32(rows):
+    """From 2^24 rows on each further one weighs 2^-24; alone it is below half of the last digit of the variance."""
+    block = 3.0 + 2.0 * jax.random.normal(jax.random.key(0), (2**20, 1))
+    several = lambda state, _: (jax.lax.scan(lambda state, row: (merge(state, row), None), state, block)[0], None)  # noqa: E731
+    full = empty()._replace(count=jnp.float32(2**24), mean=jnp.float32(2.0), var=jnp.float32(1.0))
+    moments = jax.jit(lambda state: jax.lax.scan(several, state, length=rows // 2**20)[0])(full)
+
+    weight, exact = 2.0**-24, np.asarray(block, np.float64).ravel()
+    power = (1.0 - weight) ** np.arange(0, rows, 2**20)  # of the last row of each repeat
+    inner = weight * (1.0 - weight) ** np.arange(2**20 - 1, -1, -1)
+    first, second = (
+        np.sum(power) * (inner @ exact**p) + (1.0 - weight) ** rows * before for p, before in ((1, 2), (2, 5))
+    )
+    np.testing.assert_allclose(moments.mean, first, rtol=1e-6)
+    np.testing.assert_allclose(moments.var, second - first**2, rtol=1e-5)
+    assert float(moments.count) == 2**24
+
+
 def test_rewards_are_divided_by_the_deviation_of_the_discounted_return(carrier, state):
     rewards = np.random.default_rng(1).normal(5.0, 3.0, (40, N)).astype(np.float32)
     seen, total = [], np.zeros(N)
@@ -235,6 +256,36 @@ def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
     recorded = np.asarray(logs["stream_td_quantile/update"]).reshape(4, 4)
     assert np.all(recorded == recorded[:, :1])
     assert len(set(recorded[:, 0])) == 4
+
+
+ONE_ROW = {
+    "as many minibatches as rows": lambda: make_train("toy", "ppo", steps=640, evaluations=2, rollout=4),
+    "a rollout that shrinks to the divisor 1": lambda: make_train(
+        "toy", "ppo", steps=202, evaluations=2, segments=1, num_envs=1, rollout=100
+    ),
+    "a loop": lambda: make_program(
+        World(envs.make("toy"), 20), ppo.Ppo(2, 2, ppo.PpoConfig(rollout=5, minibatches=20)), LoopConfig(4, 20)
+    ),
+    "a minibatch": lambda: quick(ppo.Ppo(S, A).update)(
+        *one_row(), entropy_weight=jnp.float32(0.1), hyper=floats(HYPER)
+    ),
+}
+
+
+def one_row():
+    """State of the carrier and a batch of one row."""
+    carrier = ppo.Ppo(S, A)
+    return initial(carrier), ppo.Rows(jnp.zeros((1, S)), jnp.zeros((1, A)), *jnp.zeros((5, 1)))
+
+
+@pytest.mark.parametrize("case", ONE_ROW)
+def test_a_size_without_a_standard_deviation_is_refused_before_training(case):
+    with pytest.raises(ValueError, match=r"at least two values|2 rows per minibatch"):
+        ONE_ROW[case]()
+
+
+def test_one_row_is_enough_where_advantages_are_not_normalised():
+    make_train("toy", "ppo", steps=640, evaluations=2, rollout=4, normalise_advantage=False)
 
 
 @pytest.mark.parametrize(

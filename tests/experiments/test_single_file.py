@@ -12,6 +12,7 @@ import envs
 from aesjax import SCHEDULES, EntropySchedule, as_schedule
 from aesjax.schedules.rule import start
 from agents import ppo, sac
+from agents.common import masks
 from agents.common.carrier import Rollout, Transition
 from experiments import single_file_ppo, single_file_sac, sweep
 from tests.quick import quick
@@ -116,6 +117,28 @@ def test_the_update_of_ppo_is_that_of_the_carrier():
         state, reported, _ = update(state, batch[1], entropy_weight=weight, hyper=hyper)
         equal_trees(agent.params, state.params, 1e-5)
         equal_trees((signals.log_prob, signals.reward), (reported.log_prob, reported.reward), 1e-4)
+
+
+def test_the_statistics_of_ppo_are_those_of_the_carrier_after_16_million_rows():
+    rows = 3.0 + np.random.default_rng(0).standard_normal((4096, 1, 2)).astype(np.float32)
+    start = masks.empty((2,))._replace(count=jnp.float32(2**24 - 100), mean=jnp.full(2, 2.0))
+    many = quick(
+        lambda state, rows: jax.lax.scan(lambda s, row: (single_file_ppo.merged(s, row), None), state, rows)[0]
+    )
+    theirs = quick(lambda state, rows: jax.lax.scan(lambda s, row: (masks.merge(s, row), None), state, rows)[0])
+    own, theirs = many(tuple(start), rows), theirs(start, rows)
+    assert own[0] == theirs.count == 2**24
+    np.testing.assert_allclose(
+        own[1:3] - np.array([2.0, 1.0])[:, None], theirs[1:3] - np.array([2.0, 1.0])[:, None], rtol=0.01
+    )
+    assert np.all(own[1] > 2.0)
+
+
+def test_a_minibatch_of_one_row_is_refused_by_ppo(tmp_path, capsys):
+    out = tmp_path / "plot.png"
+    assert single_file_ppo.main(["--out", str(out), "--rollout", "4", "--minibatches", "32"]) == 2
+    assert "into parts of at least 2; got 32" in capsys.readouterr().err
+    assert not out.exists()
 
 
 @both

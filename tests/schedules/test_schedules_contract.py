@@ -146,13 +146,47 @@ def test_non_finite_signal_keeps_the_whole_state(name):
         broken = jax.tree.map(lambda x, bad=bad: x * jnp.float32(bad), at(stream(4), 3))
         after = update(broken, state)
         if name == "aes_r":  # its windows forget, so a raised weight falls: without a valid proxy there is no excess
-            assert np.all(after.inner.bank <= state.inner.bank)
+            assert np.all(after.inner.bank.value <= state.inner.bank.value)
             assert RUN["base"] <= after.weight <= state.weight
             raised = {"weight_raw": state.logs.weight_raw, "at_max": state.logs.at_max}
             logs, inner = after.logs._replace(**raised), after.inner._replace(bank=state.inner.bank)
             after = after._replace(weight=state.weight, logs=logs, inner=inner)
         chex.assert_trees_all_equal(after, state)
     assert update(at(stream(4), 3), state).count == 4
+
+
+LONG = 10**9  # updates
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_billion_updates_late_every_memory_moves_as_in_double_precision(name, monkeypatch):
+    """A float32 sum ignores steps below half of its last digit, and a float32 factor cannot be ``1 - 1 / 2e7``."""
+    before = jax.tree.map(lambda x: 1.0 + 0.1 * x, stream(1000))
+    after = jax.tree.map(lambda x: 3.0 * x, before)._replace(true_drift=jnp.zeros(1000))
+
+    def ran(state, signals, repeats):
+        schedule = built(name, proxy="value_loss", updates=float(LONG))
+        again = lambda state, now: (schedule.update(now, state), None)  # noqa: E731
+        many = lambda state, _: (jax.lax.scan(again, state, signals)[0], None)  # noqa: E731
+        return jax.lax.scan(many, schedule.init() if state is None else state, length=repeats)[0]
+
+    def late(leaf):
+        leaf = np.asarray(leaf)
+        return np.where(leaf == 1000, LONG, leaf).astype(leaf.dtype) if leaf.dtype == np.int32 else leaf
+
+    first = jax.tree.map(late, quick(ran, static_argnums=2)(None, before, 1))
+    assert int(first.count) == LONG
+    own = quick(ran, static_argnums=2)(first, after, 16)
+    with jax.enable_x64(True), monkeypatch.context() as patch:
+        patch.setattr(jnp, "float32", jnp.float64)
+        wide = lambda x: np.asarray(x, np.float64 if np.asarray(x).dtype == np.float32 else None)  # noqa: E731
+        exact = quick(ran, static_argnums=2)(*jax.tree.map(wide, (first, after)), 16)
+    old, new, want = (jax.tree_util.tree_leaves_with_path(tree) for tree in (first, own, exact))
+    for (path, x), (_, y), (_, z) in zip(old, new, want, strict=True):
+        assert z.dtype in (np.float64, np.int32)
+        if not (where := jax.tree_util.keystr(path)).endswith(".lost"):
+            x, y, z = (np.asarray(leaf, np.float64) for leaf in (x, y, z))
+            np.testing.assert_allclose(y - x, z - x, rtol=0.02, atol=1e-6 * np.abs(z).max(), err_msg=where)
 
 
 KNOBS = {

@@ -57,6 +57,14 @@ def test_an_odd_value_of_a_study_is_right_or_a_sentence(name):
     assert study(**{name: None}) == Study(**{key: value for key, value in SMALL.items() if key != name})
 
 
+def test_a_rollout_that_shrinks_to_one_row_is_refused_before_a_folder_exists(tmp_path):
+    out = tmp_path / "study"
+    made = Study("toy", ["ppo"], patterns="steady", seeds=1, steps=5045, evaluations=5, num_envs=1)
+    with pytest.raises(ValueError, match=r"rollout=1 .* minibatches=1"):
+        made.run(out=out, quiet=True)
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Method)])
 def test_an_odd_value_of_a_method_is_right_or_a_sentence(name):
     for value in ODD:
