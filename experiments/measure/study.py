@@ -203,6 +203,31 @@ def _definitions(config: Mapping[str, Any]) -> "dict[str, Method]":
     return found
 
 
+def axes_of(config: Mapping[str, Any]) -> list[str]:
+    """Swept numbers of one or several merged configurations."""
+    return list(dict.fromkeys(name for each in config.get("merged", [config]) for name in each.get("sweep", {})))
+
+
+def with_numbers(frame: "pl.DataFrame", config: Mapping[str, Any]) -> "pl.DataFrame":
+    """``frame`` with a column per axis of its study's sweep: the number of each row's method, null if it reads none."""
+    import polars as pl
+
+    from experiments.study.config import config_from_json
+    from experiments.study.program import numbers_of, rows_of
+
+    if not (axes := axes_of(config)):
+        return frame
+    configs = [config_from_json(each) for each in config.get("merged", [config])]
+    rows = [
+        (row.name, *numbers_of(each, row.method, axes).values())
+        for each in configs
+        for carrier in each.carriers
+        for row in rows_of(each, carrier)
+    ]
+    table = pl.DataFrame(rows, {"method": pl.String, **dict.fromkeys(axes, pl.Float64)}, orient="row")
+    return frame.join(table.unique("method", keep="first"), on="method", how="left", maintain_order="left")
+
+
 def _rules(curves: "pl.DataFrame") -> dict[str, tuple[str, str]]:
     if not {"schedule", "variant"} <= set(curves.columns):
         return {}

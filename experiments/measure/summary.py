@@ -21,7 +21,7 @@ from experiments.measure.comparisons import (
 )
 from experiments.measure.curves import Metric, nan_mean
 from experiments.measure.runs import run_metrics
-from experiments.measure.study import NAN, REFERENCE, STEADY, RecordedStudy, RunKey, load_study
+from experiments.measure.study import NAN, REFERENCE, STEADY, RecordedStudy, RunKey, load_study, with_numbers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,7 +54,7 @@ def summarise(
     within X over all settings of the study that can differ; constants and controls are a separate family).
     ``paired:X:vs=KIND`` and its p-values compare with the best constant chosen in hindsight and with controls, if the
     study has them.
-    `docs/metrics.md` defines every name.
+    `docs/metrics.md` defines every name. Each axis of a sweep is a column with the method's number.
 
     Args:
       curves, config, manifest: as in `experiments.measure.study.load_study`.
@@ -90,7 +90,7 @@ def summarise(
                 own = [r for r in each if r[:3] == ("method", family, None) and "_family" not in r[6]]
                 each += [(*r[:2], tasks[0], *r[3:]) for r in own]
     rows += with_holm(compared, asides_of(study))
-    return pl.DataFrame(rows, schema=_COLUMNS, orient="row")
+    return with_numbers(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), config)
 
 
 def _flag(name: str, metric: Metric) -> str:

@@ -2,11 +2,14 @@
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from experiments.measure.study import RecordedStudy
-from experiments.report.figures import read
+from experiments.report.figures import read, spans_decades
 from experiments.report.plots import DASHES, Axis, Look, Panel, Plot, kind_of, looks, time_axis
 
 if TYPE_CHECKING:
@@ -147,4 +150,41 @@ def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str
     canvas.set_ylabel(column.replace("_", " "))
     canvas.set_title(f"{task}, {pattern}, {len(rows['seed'].unique())} seeds: mean and range", fontsize=10, loc="left")
     figure.legend(loc="outside lower center", ncols=min(len(methods), 4), fontsize=8, frameon=False)
+    return figure
+
+
+def sketch_sweep(rows: "pl.DataFrame", against: str, metric: str) -> Any:
+    """A matplotlib Figure of a metric against a swept number, with its 95 % interval; a panel per pattern.
+
+    Args:
+      rows: aggregates of methods, with a column of the number; a method without the number is a horizontal line.
+    """
+    import polars as pl
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    setting = rf"\b{re.escape(against)}=[^,\]]*,?"
+    name = pl.col("method").str.replace(setting, "").str.replace(r",\]", "]").str.replace(r"\[\]", "")
+    rows = rows.with_columns(pl.col("value", "low", "high").fill_null(float("nan")), line=name).sort(against)
+    patterns, lines = (list(dict.fromkeys(rows[column])) for column in ("pattern", "line"))
+    look, numbers = looks(sorted(lines)), rows[against].drop_nulls().to_numpy()
+    figure = Figure(figsize=(max(6.0, 3.6 * len(patterns)), 4), layout="constrained")
+    for canvas, pattern in zip(figure.subplots(1, len(patterns), sharey=True, squeeze=False)[0], patterns, strict=True):
+        for line in sorted(lines):
+            points = rows.filter(pattern=pattern, line=line)
+            x, y, low, high = (points[column].to_numpy() for column in (against, "value", "low", "high"))
+            if np.isnan(x).all():
+                x, y, low, high = numbers[[0, -1]], *(values[[0, 0]] for values in (y, low, high))
+            canvas.plot(x, y, marker="o" if len(points) > 1 else "", ms=3.5, label=line, **stroke(look[line]))
+            canvas.fill_between(x, low, high, color=look[line].colour, alpha=0.15, lw=0)
+        if spans_decades(numbers) and numbers.min() > 0:
+            canvas.set_xscale("log")
+            canvas.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+            canvas.xaxis.set_minor_formatter(NullFormatter())
+        canvas.grid(True, color="#e6e6e6", lw=0.6)
+        canvas.spines[["top", "right"]].set_visible(False)
+        canvas.set_xlabel(against)
+        canvas.set_title(pattern, fontsize=10, loc="left")
+    figure.axes[0].set_ylabel(metric.replace("_", " "))
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     return figure

@@ -13,7 +13,7 @@ from agents import CARRIERS
 from experiments.measure.comparisons import PAIRED, comparable, draw_interval, outcome_of, paired, scopes
 from experiments.measure.runs import run_metrics
 from experiments.measure.stats import holm
-from experiments.measure.study import STEADY, RecordedStudy, load_study
+from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study, with_numbers
 from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
@@ -111,8 +111,8 @@ class Results:
 
     @cached_property
     def curves(self) -> "pl.DataFrame":
-        """One row per run and evaluation."""
-        return self._files.rows(store.CURVES)
+        """One row per run and evaluation; each axis of a sweep is a column with the method's number."""
+        return with_numbers(self._files.rows(store.CURVES), self._files.config)
 
     @cached_property
     def streams(self) -> "pl.DataFrame":
@@ -130,6 +130,13 @@ class Results:
 
     def _named(self, method: Method | str) -> str:
         """Name of a method of the study; ValueError if several settings match, UnknownNameError if none does."""
+        settings = self._settings(method)
+        if len(settings) > 1:
+            raise ValueError(f"'{method}' has several settings in this study; name one of {listed(settings)}")
+        return settings[0]
+
+    def _settings(self, method: Method | str) -> list[str]:
+        """Names of the settings of a method of the study; UnknownNameError if it has none."""
         known = self.methods
         if isinstance(method, str) and method.partition("+")[0] in CARRIERS:
             method = parse_method_with_carrier(method)
@@ -138,9 +145,7 @@ class Results:
             rows = [row for config in configs if carrier in config.carriers for row in rows_of(config, carrier)]
             method = next((row.name for row in rows if row.method == method), label_of(method))
         settings = [method] if method in known else [name for name in known if name.startswith(f"{method}[")]
-        if len(settings) > 1:
-            raise ValueError(f"'{method}' has several settings in this study; name one of {listed(settings)}")
-        return settings[0] if settings else lookup("method of this study", dict.fromkeys(known, method), method)
+        return settings or [lookup("method of this study", dict.fromkeys(known, method), method)]
 
     def compare(
         self,
@@ -195,21 +200,41 @@ class Results:
         column: str = "return_mean",
         pattern: str | None = None,
         methods: Method | str | Sequence[Method | str] | None = None,
+        against: str | None = None,
     ) -> "Figure":
         """Mean of a column of ``curves`` over seeds with its range, and dashed lines where the drift changes.
 
         Args:
-          column: "return_mean", "entropy_weight", "proxy" or another column of ``curves``.
-          pattern: by default the first with drift.
+          column: "return_mean", "entropy_weight", "proxy" or another column of ``curves``; with ``against`` a metric of
+            runs, "return" (the mean over training) or "final_return".
+          pattern: by default the first with drift; with ``against`` all.
           methods: with or without their settings, as in `compare`; by default all.
+          against: an axis of the sweep. The metric is drawn against this number, with its 95 % interval, one line per
+            method and other settings; a method without the number is a horizontal line.
 
         Raises:
-          UnknownNameError: an unknown column, pattern or method.
+          UnknownNameError: an unknown column, pattern, method or axis.
         """
-        from experiments.report.draw import sketch
+        import polars as pl
+
+        from experiments.report.draw import sketch, sketch_sweep
 
         study, curves = self._recorded, self.curves
         present = list(dict.fromkeys(curves["pattern"]))
+        if against is not None:
+            lookup("axis of this study's sweep", dict.fromkeys(axes_of(self._files.config)), against)
+            name = {"return_mean": "mean_return", **METRICS}.get(column, column)
+            rows = self.metrics.filter(pl.col("task").is_not_null(), level="method")
+            lookup("metric", dict.fromkeys(rows["metric"]), name)
+            lookup("pattern of this study", dict.fromkeys(present), pattern or present[0])
+            chosen = [methods] if isinstance(methods, Method | str) else methods or self.methods
+            settings = [setting for one in chosen for setting in self._settings(one)]
+            rows = rows.filter(
+                pl.col("method").is_in(settings),
+                pl.col("pattern").is_in([pattern] if pattern else present),
+                metric=name,
+            )
+            return sketch_sweep(rows, against, name)
         chosen: str = pattern or next((name for name in present if name != STEADY), present[0])
         lookup("pattern of this study", dict.fromkeys(present), chosen)
         numbers = [name for name in curves.columns if curves[name].dtype.is_numeric()]

@@ -300,6 +300,12 @@ def _default(config: StudyConfig, method: Method, name: str) -> float | None:
     return next((known[name] for known in read if name in known), None)
 
 
+def numbers_of(config: StudyConfig, method: Method, axes: Sequence[str]) -> dict[str, float | None]:
+    """Value of each swept number in a row's method, by default the default that it reads; None if it reads none."""
+    values = {name: _default(config, method, name) for name in _open(config, method)} | method.values
+    return {name: values.get(name) for name in axes}
+
+
 def world_of(config: StudyConfig, carrier: str) -> World:
     """World of one carrier's runs: the task, and the horizon of its drift in vector steps."""
     sizes = config.vector_steps(carrier), config.segments
