@@ -147,7 +147,7 @@ def payload(plots: Sequence[Plot]) -> str:
 
     Values cannot end the script element or start another one.
     """
-    data = {"plots": {plot.name: _chart(plot) for plot in plots}}
+    data = {"plots": {plot.name: _chart(plot) for plot in plots if plot.panels}}
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

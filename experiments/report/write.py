@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.measure.study import STEADY, RecordedStudy, carrier_of, load_study
+from experiments.measure.study import STEADY, RecordedStudy, axes_of, carrier_of, load_study
 from experiments.measure.summary import summarise
 from experiments.report.cells import Lookup, number, spaced
-from experiments.report.draw import draw
+from experiments.report.draw import canvas_to_files, draw, sketch_sweep
 from experiments.report.figures import plots_of
 from experiments.report.forest import forest_of
 from experiments.report.page import Answer, Figure, Group, Page, render_html, render_markdown
-from experiments.report.plots import MANY, Look, looks
+from experiments.report.plots import MANY, Look, Plot, looks, time_axis
 from experiments.report.tables import build_tables
 from experiments.report.verdicts import METRIC_NAMES, Verdict, verdicts
 from experiments.study import folder, store
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _MEANINGS = {
     "floor-corrected nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"
 }
+
+_FEW = 8  # numbers of a sweep whose learning curves are drawn
 
 _PROBLEMS = {"off_grid": "lacks evaluations of the other runs"}
 
@@ -84,6 +86,8 @@ def _page(
     config: Mapping[str, Any], manifest: Mapping[str, Any], curves: "pl.DataFrame", frame: "pl.DataFrame"
 ) -> Page:
     """The page of a study."""
+    import polars as pl
+
     study = load_study(curves, config, manifest)
     look = Lookup(frame, study)
     found = verdicts(look)
@@ -94,6 +98,10 @@ def _page(
         conclusion, forests = forests[0].conclusion, [forest.ordered for forest in forests]
         strong = [row.method for row in sorted(forests[0].rows, key=forests[0].gain)[-3:]]
     colours, metric = looks(look.methods, strong), METRIC_NAMES[found[0].metric] if found else ""
+    swept = list(_sweeps(study, config, frame))
+    if swept:  # curves of a few settings only
+        shown = {*strong, *frame.filter(pl.all_horizontal(pl.col(axes_of(config)).is_null()))["method"]}
+        curves = curves.filter(pl.col("method").is_in(shown)) if shown else curves
     plots = plots_of(study, curves, manifest, strong)
     dpi = 140 if len(plots) <= 20 and len(look.methods) <= 8 else 80  # keeps the page below 3 MB
     status, problems = status_of(study, manifest)
@@ -116,7 +124,7 @@ def _page(
         looks=colours,
         seeds=study.seeds(),
         segments=study.segments,
-        groups=list(_groups(study, [Figure(plot, draw(plot, dpi)) for plot in plots])),
+        groups=list(_groups(study, [*swept, *(Figure(plot, draw(plot, dpi)) for plot in plots)])),
         tables=build_tables(look),
         facts=facts,
         limits=limits_of(study, manifest),
@@ -133,6 +141,19 @@ def _answers(found: Sequence[Verdict], colours: Mapping[str, Look]) -> list[Answ
     answers = [Answer(method, colours[method], tuple(own)) for method, own in lines.items()]
     many = len(answers) >= MANY
     return sorted(answers, key=lambda answer: many and not any(v.significant for v in answer.lines))
+
+
+def _sweeps(study: RecordedStudy, config: Mapping[str, Any], frame: "pl.DataFrame") -> Iterator[Figure]:
+    """Mean return against the finest axis of a sweep, by task and pattern, if it has more than `_FEW` numbers."""
+    axes = axes_of(config)
+    if not axes or frame[axis := max(axes, key=lambda name: frame[name].n_unique())].drop_nulls().n_unique() <= _FEW:
+        return
+    rows = frame.filter(level="method", metric="mean_return").drop_nulls("task")
+    caption = f"Mean return over training against {axis}, with its 95 % interval"
+    for (task, pattern), part in rows.partition_by("task", "pattern", as_dict=True, maintain_order=True).items():
+        text = f"Mean return by {axis}", caption, f"{caption}, under {pattern} drift on {task}."
+        plot = Plot("sweep", task, pattern, *text, time_axis(study, task, pattern), (), (), (), {})
+        yield Figure(plot, canvas_to_files(sketch_sweep(part, axis, "mean_return"), 110))
 
 
 def _groups(study: RecordedStudy, figures: Sequence[Figure]) -> Iterator[Group]:

@@ -1,10 +1,13 @@
 """A swept number is a column of curves and metrics, and the horizontal axis of a figure."""
 
+import json
+
 import pytest
 
 from aesjax.registry import UnknownNameError
 from experiments import Results
 from experiments.measure.study import load_study
+from experiments.report.write import write_report
 from tests.experiments.configs import config_of
 from tests.experiments.measure.synthetic import STEPS, make_curves
 from tests.experiments.report.pages import configure, save
@@ -50,3 +53,16 @@ def test_a_metric_is_drawn_against_the_number(swept, column):
 def test_an_unknown_axis_is_refused(swept):
     with pytest.raises(UnknownNameError, match="unknown axis of this study's sweep 'kapa'; did you mean 'kappa'"):
         swept.plot("return", against="kapa")
+
+
+def test_a_report_draws_many_settings_against_their_number(swept):
+    """Learning curves are those of methods without the number and of the emphasised settings."""
+    page = write_report(swept.directory, replicates=100)
+    assert {"sweep_toy_steady.png", "sweep_toy_abrupt.svg"} <= {path.name for path in page.parent.iterdir()}
+    text = page.read_text()
+    assert "Mean return over training against kappa" in text
+    plots = json.loads(text.split('id="data">')[1].split("</script>")[0])["plots"]
+    assert "sweep_toy_steady" not in plots
+    lines = {line["name"] for panel in plots["curves_toy_abrupt"]["panels"] for line in panel["lines"]}
+    assert "SAC" in lines
+    assert len(lines) <= 5
