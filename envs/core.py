@@ -158,6 +158,11 @@ class Task(NamedTuple):
         return Task, tuple(self)
 
 
+def owned(tree: Any) -> Any:
+    """Results of foreign code, with copies of its NumPy arrays, which it may change in place."""
+    return jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, tree)
+
+
 def replaced(params: Any, values: Array) -> Array:
     """`Task.apply_drift` for tasks whose parameters are the drift values (D,)."""
     return values

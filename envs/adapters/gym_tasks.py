@@ -6,6 +6,7 @@ count, which orders the calls and distinguishes a call repeated by XLA from a ne
 
 import copy
 import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,12 +60,17 @@ class _Copy:
         self.env: Any = env  # None: its only episode is over
         self.group, self.steps, self.record = group, steps, np.zeros(0, np.uint32)
 
+    def close(self) -> None:
+        if self.env is not None:
+            self.env.close()
+        self.env = None
+
 
 class GymnasiumEnv(Hosted):
     """One copy of a Gymnasium environment as seen by JAX; ``params`` is the flat vector of drift values (D,).
 
     Args:
-      make: makes an environment with flat observations and actions in [-1, 1].
+      make: makes an environment with flat observations and actions in [-1, 1], at each reset, as its state may survive.
       channels: drifting parameters, see `put`.
       code: its innermost class.
       once: whether a copy only plays one episode, as in evaluations.
@@ -80,7 +86,6 @@ class GymnasiumEnv(Hosted):
         self.about = {"gymnasium": gymnasium.__version__, "environment": code.__qualname__}  # for a study's manifest
         self._nominal = [(each.name, float(np.float32(each.nominal)), each.nominal) for each in self.channels]
         self._lock, self._most = threading.Lock(), _SETS
-        self._free: list[Any] = []
         self._copies: dict[int, _Copy] = {}
         self._sets: OrderedDict[int, range] = OrderedDict()  # by first number, most recently used last
         # Numbers stored by another process must not match numbers of this one.
@@ -131,10 +136,9 @@ class GymnasiumEnv(Hosted):
         """Close all environments; the next reset makes new ones."""
         super().close()
         with self._lock:
-            every = [*self._free, *(own.env for own in self._copies.values() if own.env is not None)]
-            self._free, self._copies, self._sets = [], {}, OrderedDict()
-        for env in every:
-            env.close()
+            every, self._copies, self._sets = [*self._copies.values()], {}, OrderedDict()
+        for copied in every:
+            copied.close()
 
     # Host side, (n, words) in and out. A record is a seed, or number and steps; then drift values and the action.
 
@@ -156,7 +160,7 @@ class GymnasiumEnv(Hosted):
         for i, (number, steps) in enumerate(asked):
             if i in begun:
                 number, own = begun[i]
-                out[i] = self._record(number, own, self._begun(own, number, floats[i]), truncated=True, begun=True)
+                out[i] = self._record(number, own, self._begun(own, number, floats[i]), 0.0, False, True, begun=True)
             else:
                 out[i] = self._stepped(number, steps, floats[i], again)
         for group in {self._copies[number].group for number in out[:, 0].tolist()}:
@@ -164,14 +168,21 @@ class GymnasiumEnv(Hosted):
         return out
 
     def _taken(self, steps: Sequence[int]) -> dict[int, _Copy]:
-        """Environments by number, each with its step count; the oldest sets are reused."""
+        """New environments by number, each with its step count; the oldest sets are closed."""
         with self._lock:
             while len(self._sets) >= self._most:
                 _, numbers = self._sets.popitem(last=False)
-                self._free += [env for number in numbers if (env := self._copies.pop(number).env) is not None]
+                for number in numbers:
+                    self._copies.pop(number).close()
             first, self._next = self._next, self._next + len(steps)
             self._sets[first] = range(first, self._next)
-            made = [_Copy(self._free.pop() if self._free else self.make(), first, count) for count in steps]
+            hush = getattr(sys.modules.get("mujoco"), "set_mju_user_warning", bool)
+            handler = getattr(sys.modules.get("mujoco"), "get_mju_user_warning", bool)()
+            hush(lambda text: None)  # the warnings of its compiler, which each copy would repeat
+            try:
+                made = [_Copy(self.make(), first, count) for count in steps]
+            finally:
+                hush(handler or None)
             taken = dict(zip(self._sets[first], made, strict=True))
             self._copies |= taken
             return taken
@@ -193,34 +204,31 @@ class GymnasiumEnv(Hosted):
         if steps != own.steps:
             raise GymnasiumError(f"step {steps} was requested from a Gymnasium environment at step {own.steps}")
         if own.env is None:
-            return self._record(number, own, 0.0, terminated=True)
+            return self._record(number, own, 0.0, 0.0, True, False)
         self._drift(own.env, floats)
         obs, reward, terminated, truncated, _ = own.env.step(floats[len(self.channels) :])
-        final = obs
-        if terminated or truncated:
-            if self.once:
-                self._free.append(own.env)
-                own.env = None
-            elif again:
-                obs = own.env.reset()[0]
-        return self._record(number, own, obs, final, reward, terminated, truncated)
+        ended = bool(terminated or truncated)
+        record = self._record(number, own, obs, reward, terminated, truncated)  # before a reset changes them in place
+        if ended and self.once:
+            own.close()
+        elif ended and again:
+            record[1 : 1 + self.spec.obs_size].view(np.float32)[:] = own.env.reset()[0]
+        return record
 
-    def _record(
-        self, number: int, own: _Copy, obs: Any, final: Any = 0.0, reward: Any = 0.0,
-        terminated: Any = False, truncated: Any = False, begun: bool = False,
-    ) -> np.ndarray:  # fmt: skip
-        """Record of a step: number, next observation, last observation, reward, flags; after a reset, no step."""
+    def _record(self, number: int, own: _Copy, obs: Any, *reward_and_flags: Any, begun: bool = False) -> np.ndarray:
+        """Copy of a step's results: number, next and last observation, reward, flags; after a reset, no step."""
         s = self.spec.obs_size
         own.steps, own.record = own.steps + 1, np.zeros(1 + 2 * s + 4, np.uint32)
         own.record[0], row = number, own.record[1:].view(np.float32)
-        row[:s], row[s : 2 * s], row[2 * s :] = obs, final, (reward, terminated, truncated, begun)
+        row[:s], row[s : 2 * s], row[2 * s :] = obs, obs, (*reward_and_flags, begun)
         return own.record
 
 
 def put(env: Any, values: Mapping[str, float]) -> None:
     """Set values in an unwrapped environment, by its ``set_drift(values)`` or as attributes, and read them back.
 
-    The return value of ``set_drift`` is compared with the request, or the attributes if it returns None.
+    The return value of ``set_drift`` is compared with the request, or the attributes if it returns None. The name
+    ``gain[0]`` is an element of a vector.
 
     Raises:
       GymnasiumError: a missing attribute, or one that reads back as another value.
@@ -230,12 +238,25 @@ def put(env: Any, values: Mapping[str, float]) -> None:
         read = env.set_drift(dict(values))
     else:
         for name, value in values.items():
-            if getattr(env, name, None) != value:
-                setattr(env, name, value)
+            if _value(env, name) != value:
+                attribute, _, index = name.partition("[")
+                new: Any = np.array(getattr(env, attribute)) if index else value  # environments may share a vector
+                if index:
+                    new[int(index[:-1])] = value
+                setattr(env, attribute, new)
     for name, value in values.items():
-        found = getattr(env, name, None) if read is None else read.get(name)
+        found = _value(env, name) if read is None else read.get(name)
         if found != value and (found is None or not abs(found - value) <= _READ_BACK * abs(value)):
             raise GymnasiumError(f"'{name}' of {type(env).__name__} was set to {value:g} and reads back as {found}")
+
+
+def _value(env: Any, name: str) -> Any:
+    """Attribute, or element of a vector; None if it is missing."""
+    attribute, _, index = name.partition("[")
+    value = getattr(env, attribute, None)
+    if index:
+        value = dict(enumerate(value if isinstance(value, np.ndarray | list) else ())).get(int(index[:-1]))
+    return value
 
 
 def channels_in(env: Any, ranges: Mapping[str, Sequence[float]]) -> tuple[Channel, ...]:
@@ -244,16 +265,21 @@ def channels_in(env: Any, ranges: Mapping[str, Sequence[float]]) -> tuple[Channe
     Raises:
       GymnasiumError: a missing attribute, or one that reads back as another value.
     """
-    kind, channels = type(env).__name__, []
+    kind, channels, rows = type(env).__name__, [], {}
     for name, ends in ranges.items():
-        low, *middle, high = ends
-        nominal = middle[0] if middle else getattr(env, name, None)
+        value = getattr(env, name, None)
+        vector = isinstance(value, np.ndarray) and value.ndim == 1
+        rows |= {f"{name}[{i}]": ends for i in range(len(value))} if vector else {name: ends}
+    for name, (low, *middle, high) in rows.items():
+        nominal = _value(env, name)
         if nominal is None and not hasattr(env, "set_drift"):
             numbers = [n for n, value in vars(env).items() if isinstance(value, int | float)]
-            raise GymnasiumError(f"{kind} has no attribute '{name}'{hint(name, numbers)} numbers: {listed(numbers)}")
+            missing = f"{kind} has no method set_drift and no attribute '{name}'{hint(name, numbers)}"
+            raise GymnasiumError(f"{missing} numbers: {listed(numbers)}")
+        nominal = middle[0] if middle else nominal
         if isinstance(nominal, bool) or not isinstance(nominal, int | float | np.number):
             raise GymnasiumError(
-                f"'{name}' of {kind} must be a number to drift, or give (low, nominal, high); got {nominal!r}"
+                f"'{name}' of {kind} must be a number or vector to drift, or give (low, nominal, high); got {nominal!r}"
             )
         if not low <= nominal <= high or not 0.0 < high - low < np.inf:
             raise GymnasiumError(f"the range of '{name}' must contain {nominal:g}, its value; got {low:g} to {high:g}")
@@ -273,9 +299,10 @@ def from_gymnasium(
     """A Gymnasium environment with continuous actions as a task.
 
     Args:
-      env: an id, a class or function that makes one, or an environment, which is copied.
+      env: an id, a class or function that makes one, or an environment, which is copied. No state may be shared.
       channels: drifting parameters: ``{"gain": (0.5, 1.5)}`` or ``["gain=0.5:1.5"]`` sets ``env.unwrapped.gain``, or
-        calls ``env.unwrapped.set_drift({"gain": 1.2})``. A third number in the middle is the value without drift.
+        calls ``env.unwrapped.set_drift({"gain": 1.2})``. A third entry in the middle is the value without drift.
+        Elements of a vector ``gain`` are the channels ``gain[0]``, ``gain[1]``, ...; its ranges may be arrays.
       name: of the task, part of the seed of its drift; by default the innermost class or ``gymnasium:ID``.
       time_limit: steps of an episode; by default that of its TimeLimit, else 1000.
 
@@ -297,6 +324,8 @@ def from_gymnasium(
         for obs in seen:
             if np.shape(obs) != probe.observation_space.shape:
                 raise GymnasiumError(f"its observations must be of {probe.observation_space}; got {np.shape(obs)}")
+        if make().unwrapped is inner:
+            raise GymnasiumError("its function returns one environment again; it must make a new one at each call")
         limit = min(each._max_episode_steps for each in _wrappers(probe) if isinstance(each, TimeLimit))
         spec = EnvSpec(probe.observation_space.shape[0], probe.action_space.shape[0], limit)
         probe.close()
@@ -313,28 +342,23 @@ def from_gymnasium(
 
 
 def named(id: str, channels: Any = (), time_limit: int | None = None) -> Task:
-    """Task of a Gymnasium id; equal options return the same task and environments."""
-    return _named(id, texts_of(channels), time_limit)
+    """Task of a Gymnasium id; equal options return the same task."""
+    return _remembered(id, texts_of(channels), time_limit=time_limit)
 
 
-@cache
-def _named(id: str, channels: tuple[str, ...], time_limit: int | None) -> Task:
-    return from_gymnasium(id, channels, time_limit=time_limit)
+_remembered = cache(from_gymnasium)
 
 
 def _maker(env: Any) -> Callable[[], Any]:
     """Function that makes environments."""
     if isinstance(env, str):
         return partial(gymnasium.make, env, disable_env_checker=True)
-    if callable(env):
-        return env
     if not isinstance(env, gymnasium.Env):
-        return lambda: env  # raises there
+        return env if callable(env) else lambda: env  # raises there
     try:
-        copy.deepcopy(env)
+        return partial(copy.deepcopy, copy.deepcopy(env))  # of a copy, as the caller may go on to use it
     except Exception as error:
-        raise GymnasiumError(f"it cannot be copied ({error}); give the function that makes it") from None
-    return partial(copy.deepcopy, env)
+        raise GymnasiumError(f"it cannot be copied ({error}); give the function that makes it") from error
 
 
 def _wrappers(env: Any) -> Iterator[Any]:
@@ -351,6 +375,10 @@ def _adapted(make: Callable[[], Any], time_limit: int | None) -> Any:
         raise GymnasiumError(f"it must be one gymnasium.Env{more}; got {type(env).__name__}")
     if any(isinstance(each, Autoreset) for each in _wrappers(env)):
         raise GymnasiumError("leave out the wrapper Autoreset, which hides the last observation of an episode")
+    for part in (*_wrappers(env), env.unwrapped):
+        if any(type(value).__name__ == "RunningMeanStd" for value in vars(part).values()):
+            instead = "PPO normalises by itself; TransformReward and RescaleObservation use constants"
+            raise GymnasiumError(f"leave out {type(part).__name__}, whose statistics outlive episodes: {instead}")
     if time_limit is not None or not any(isinstance(each, TimeLimit) for each in _wrappers(env)):
         env = TimeLimit(env, _STEPS if time_limit is None else time_limit)
     actions = env.action_space

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.registry import lookup
-from envs.core import Channel, EnvSpec, Step, Task
+from envs.core import Channel, EnvSpec, Step, Task, owned
 from envs.physics.channels import ranges_of, texts_of
 
 Array = jax.Array
@@ -35,14 +35,14 @@ class _Imported:
     def reset(self, key: Array, params: Any) -> tuple[Array, Any]:
         """A new episode under ``params``."""
         with jax.numpy_rank_promotion("allow"):
-            obs, state = self.gymnax.reset_env(key, params)
+            obs, state = owned(self.gymnax.reset_env(key, params))
         return jnp.asarray(obs, jnp.float32), state
 
     def step(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """One step without reset; actions in [-1, 1] span the environment's own range."""
         with jax.numpy_rank_promotion("allow"):
             own = self.low + 0.5 * (jnp.clip(action, -1.0, 1.0) + 1.0) * (self.high - self.low)
-            obs, after, reward, terminated, info = self.gymnax.step_env(key, state, own, params)
+            obs, after, reward, terminated, info = owned(self.gymnax.step_env(key, state, own, params))
             truncated = self.gymnax.is_truncated(after, params)
         after = jax.tree.map(lambda new, old: jnp.asarray(new, jnp.asarray(old).dtype), after, state)
         terminated = jnp.asarray(terminated, bool)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs.core import Channel, EnvSpec, Step, Task, replaced
+from envs.core import Channel, EnvSpec, Step, Task, owned, replaced
 from envs.physics.channels import Range, channels_of, chosen, texts_of
 from envs.physics.fields import Factor, nominal, scaled_fields, subtrees
 
@@ -67,7 +67,7 @@ class Imported:
         """A new episode of the environment under ``params``."""
         with jax.numpy_rank_promotion("allow"):  # these libraries rely on it
             state = self.drifted(params).reset(jax.random.key_data(key))
-        state = jax.tree.map(jnp.asarray, state)
+        state = jax.tree.map(jnp.asarray, owned(state))
         return self._seen(state), ImportedState(state, jnp.zeros((), jnp.int32))
 
     def step(self, key: Array, state: ImportedState, action: Array, params: Array) -> Step:
@@ -79,7 +79,7 @@ class Imported:
         with jax.numpy_rank_promotion("allow"):
             after = self.drifted(params).step(before, jnp.clip(action, -1.0, 1.0))
         # Some environments return Python numbers where reset returned arrays.
-        after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, own)
+        after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), owned(after), own)
         # As in Brax's EpisodeWrapper: an end by time has both `done` and `truncation`, a failure `done` alone.
         time, late = state.time + 1, jnp.asarray(after.info.get("truncation", 0)) > 0
         obs, reward = self._seen(after), after.reward.astype(jnp.float32)
@@ -150,7 +150,7 @@ def imported(
       factor_of: name of a channel -> the fields it multiplies.
     """
     inner, kind = innermost(library, env), type(env.unwrapped).__name__
-    drifting: Any = texts_of(channels)
+    drifting: Any = tuple(channels) if apply else texts_of(channels)
     if any(isinstance(each, Channel) != (apply is not None) for each in drifting):
         example = f"{next(iter(known))}=0.5:1.5"
         allowed = f"texts such as {example}, or envs.Channel objects with `apply`"

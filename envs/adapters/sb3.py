@@ -61,7 +61,7 @@ class DriftingVecEnv(Parallel, VecEnv):
 
     def step_async(self, actions: np.ndarray) -> None:
         """Store actions (N, A) in [-1, 1] for `step_wait`."""
-        self._actions = actions
+        self._actions = np.array(actions)  # which the caller may change before `step_wait`
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Observations (N, S), of the new episode where one ended, rewards (N,) float32, ends (N,) bool, infos."""

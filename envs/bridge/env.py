@@ -45,12 +45,14 @@ class BridgeEnv(Hosted):
 
     Args:
       start: number of copies -> a simulation; called when the first row with this number of copies arrives.
+      evaluates: whether simulations serve all evaluations of a run; else each reset begins a run in a new one.
     """
 
     exclusive = True  # one run at a time
 
-    def __init__(self, start: Callable[[int], Worker], about: Any) -> None:
+    def __init__(self, start: Callable[[int], Worker], about: Any, evaluates: bool = False) -> None:
         self.about, self._open, self._names = about, start, tuple(about["nominal"])  # of the parameters
+        self._evaluates, self._new_run = evaluates, True
         self.spec = EnvSpec(about["obs_size"], about["action_size"], about["time_limit"])
         self._running: dict[int, _Running] = {}
         s = self.spec.obs_size
@@ -89,7 +91,7 @@ class BridgeEnv(Hosted):
 
     def apart(self) -> "BridgeEnv":
         """The same task in separate simulations."""
-        return BridgeEnv(self._open, self.about)
+        return BridgeEnv(self._open, self.about, evaluates=True)
 
     def close(self) -> None:
         """End all of its simulations; the next step starts new ones."""
@@ -100,9 +102,9 @@ class BridgeEnv(Hosted):
 
     # Host side, (n, words) in and out. A record: two words of key, or one of the sequence, then factors and action.
 
-    def _simulation(self, num: int) -> _Running:
-        """The simulation with ``num`` copies; one with another number is closed."""
-        if num not in self._running:
+    def _simulation(self, num: int, new: bool = False) -> _Running:
+        """The simulation with ``num`` copies; a ``new`` one, or one with another number, replaces the last."""
+        if new or num not in self._running:
             for other in list(self._running):
                 self._running.pop(other).simulation.close()
             self._running[num] = _Running(self._open(num))
@@ -117,7 +119,10 @@ class BridgeEnv(Hosted):
         running.simulation.drift(dict(zip(self._names, map(float, factors[0]), strict=True)))
 
     def _host_start(self, words: np.ndarray) -> np.ndarray:
-        running = self._simulation(words.shape[0])
+        if self._apart is not None:
+            self._apart._new_run = True
+        running = self._simulation(words.shape[0], self._new_run)  # state of a simulator may survive its reset
+        self._new_run = not self._evaluates
         self._drift(running, words[:, 2:].view(np.float32))
         running.obs, live = running.simulation.restart(int(words[0, 0]))
         running.obs, running.sequence, running.answer = running.obs.copy(), 0, None

@@ -29,7 +29,7 @@ class TorchVecTask:
     ``step(actions)`` returns ``(obs_dict, rew, reset, extras)``: observations (N, O) float32, rewards (N,) float32,
     resets (N,) int64. An episode's last observation is returned with ``reset = 1``, and the next step is a phantom:
     its action is ignored and its reward is meaningless. ``reset()`` resets nothing and returns zeros; the first step is
-    a phantom. Rewards and resets are buffers that the next step overwrites.
+    a phantom. Results are copies; a reset is requested through ``reset_buf``.
 
     Args:
       task: a name of `envs.TASKS`, or a Task.
@@ -68,7 +68,7 @@ class TorchVecTask:
 
     def reset(self) -> dict[str, Any]:
         """Return the observation buffer without a reset: zeros before the first step."""
-        self.obs_dict["obs"] = self.obs_buf
+        self.obs_dict = {"obs": self.obs_buf.clone()}
         return self.obs_dict
 
     def step(self, actions: Any) -> tuple[dict[str, Any], Any, Any, dict[str, Any]]:
@@ -89,9 +89,8 @@ class TorchVecTask:
         self.rew_buf.copy_(torch.from_numpy(np.array(reward)))
         self.reset_buf.copy_(torch.from_numpy(np.array(self._state.pending)))
         self.progress_buf = torch.where(pending, 0, self.progress_buf + 1)
-        self.extras["time_outs"] = torch.from_numpy(np.array(truncated))
-        self.obs_dict["obs"] = self.obs_buf
-        return self.obs_dict, self.rew_buf, self.reset_buf, self.extras
+        self.extras = {"time_outs": torch.from_numpy(np.array(truncated))}
+        return self.reset(), self.rew_buf.clone(), self.reset_buf.clone(), self.extras
 
     def zero_actions(self) -> Any:
         return self.torch.zeros((self.num_envs, self.num_acts))

@@ -6,6 +6,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from aesjax.registry import listed, lookup
 from envs.core import Channel
 
@@ -31,7 +33,7 @@ def chosen(channels: Iterable[str], known: Iterable[str], sets: Mapping[str, Seq
       ValueError: no name, or a repeated name.
     """
     sets = sets or {}
-    items = tuple(item for text in channels for item in sets.get(text, (text,)))
+    items = tuple(item for text in texts_of(channels) for item in sets.get(text, (text,)))
     names = [item.partition("=")[0] for item in items]
     if not items or len(set(names)) != len(names):
         both = listed((*known, *sets))
@@ -54,13 +56,9 @@ def _channel(task: str, item: str, known: Mapping[str, Range]) -> Channel:
     usual = lookup(f"drift channel of {task}", known, name)
     low, high = usual.low, usual.high
     if equals:
-        try:
-            low, high = (float(number) for number in text.split(":"))
-        except ValueError:
-            raise ValueError(
-                f"the range of a channel must be NAME=LOW:HIGH, such as {name}={low:g}:{high:g}; got '{item}'"
-            ) from None
-        if not usual.least <= low <= usual.nominal <= high <= usual.most or low == high:
+        low, *middle, high = ranges_of([item])[name]
+        within = usual.least <= low <= usual.nominal <= high <= usual.most and low < high
+        if not within or middle not in ([], [usual.nominal]):
             raise ValueError(
                 f"the range of channel '{name}' of {task} must lie in {usual.least:g} to {usual.most:g}, contain its "
                 f"nominal value {usual.nominal:g}, and have LOW < HIGH; got {text}"
@@ -69,10 +67,30 @@ def _channel(task: str, item: str, known: Mapping[str, Range]) -> Channel:
 
 
 def texts_of(channels: Any) -> tuple[str, ...]:
-    """Channels as texts, from a mapping of names to ranges, a comma-separated text, or a sequence of texts."""
-    if isinstance(channels, Mapping):
-        return tuple(f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in channels.items())
-    return tuple(channels.split(",")) if isinstance(channels, str) else tuple(channels)
+    """Channels as texts, from a mapping of names to ranges, a comma-separated text, or texts and `Channel` objects.
+
+    A range of arrays (K,) makes one channel of each element, ``gain[0]``. Raises ValueError for another kind.
+    """
+    if isinstance(channels, str):
+        return tuple(part.strip() for part in channels.split(",") if part.strip())
+    items = [channels] if isinstance(channels, Channel) or not isinstance(channels, Iterable) else channels
+    named = items.items() if isinstance(items, Mapping) else [(getattr(item, "name", item), item) for item in items]
+    return tuple(text for name, ends in named for text in _spelt(name, ends))
+
+
+def _spelt(name: Any, ends: Any) -> list[str]:
+    """``name=low:high`` or ``name=low:nominal:high``; for arrays (K,) one text for each element."""
+    if isinstance(ends, str):
+        return [ends if ends is name else f"{name}={ends}"]
+    with suppress(TypeError, ValueError):
+        numbers = (ends.low, ends.nominal, ends.high) if isinstance(ends, Channel) and ends.size == 1 else ends
+        rows = np.array(numbers, float).T
+        if rows.ndim in (1, 2) and rows.shape[-1] in (2, 3):
+            names = [name] if rows.ndim == 1 else [f"{name}[{i}]" for i in range(len(rows))]
+            texts = [":".join(map(repr, row)) for row in np.atleast_2d(rows).tolist()]
+            return [f"{part}={text}" for part, text in zip(names, texts, strict=True)]
+    allowed = "NAME=LOW:HIGH, a scalar Channel, or NAME: (low, high) or (low, nominal, high), numbers or arrays"
+    raise ValueError(f"channel {name!r} must be {allowed}; got {ends!r}")
 
 
 def ranges_of(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:

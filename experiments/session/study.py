@@ -311,11 +311,10 @@ def _checked(field: dataclasses.Field, value: Any) -> Any:
 
     if field.name not in _SEVERAL:
         return typed(field.type, value, field.name)
-    if field.name == "channels" and isinstance(value, Mapping):
+    if field.name == "channels" and not isinstance(value, str | None):
         from envs.physics.channels import texts_of
 
-        ranges = typed(Mapping[str, tuple[float, ...]], value, field.name)
-        return texts_of(ranges)
+        return texts_of(value)
     return tuple(value) if several(value) else value  # a generator is read once
 
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import envs
 from aesjax.schedules import DriftProxy
 from aesjax.typed import Bounds, Count, require, several
-from aesjax.typed import typed as checked
 from agents.train import as_task, fit_rollout, sizes_of
 from envs.patterns import Pattern
+from envs.physics.channels import texts_of
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset
 from experiments.study import store
@@ -302,10 +302,8 @@ def _task(study: Any) -> tuple[str, envs.Task, Preset, str | None]:
     """Name of the task, the task with its options, the preset's sizes, and the source text of a custom task."""
     names = ("engine", "observation", "variant", "timeout", "channels")
     typed = {name: value for name in names if (value := getattr(study, name)) is not None}
-    if isinstance(named := typed.get("channels"), str):
-        typed["channels"] = tuple(part.strip() for part in named.split(",") if part.strip())
-    elif named is not None:
-        typed["channels"] = checked(tuple[str, ...], named, "channels")
+    if "channels" in typed:
+        typed["channels"] = texts_of(typed["channels"])
     given = study.task
     if isinstance(given, envs.Task) and given.name in envs.TASKS and _registered(given):
         given, typed = given.name, {**given.options, **typed}

@@ -92,7 +92,7 @@ class VecTask:
         return obs, ~self.pending
 
     def _stepped(self, actions):
-        rows = self.env.step(actions)
+        rows = self.env.step(_clone(self._own(actions)))  # which an environment may change in place
         if not (isinstance(rows, tuple) and len(rows) == 4 and isinstance(rows[0], dict) and "obs" in rows[0]):
             got = [type(row).__name__ for row in rows] if isinstance(rows, tuple) else type(rows).__name__
             text = "step must return ({'obs': observation (N, O)}, reward (N,), reset (N,), extras); got %s"
@@ -173,7 +173,7 @@ class Lab:
     def step(self, actions):
         """As `VecTask.step`, with all rows valid; with `final`, also the observation (N, O) before resets."""
         self._stepping, self._last = True, None
-        observations, reward, *flags, _ = self.env.step(actions.clamp(-1.0, 1.0))
+        observations, reward, *flags, _ = self.env.step(actions.to(self.device).clamp(-1.0, 1.0))
         self._stepping, obs = False, _clone(observations["policy"])
         if len(flags) != 2:
             raise Fault("step of Isaac Lab returns five values; got %d" % (len(flags) + 3))

@@ -139,9 +139,7 @@ class Server:
 
     def step(self, slot):
         """One step under the actions in a slot; results are written to the same slot."""
-        actions = self.slots[slot]["actions"]
-        actions = actions.copy() if self.simulation.numpy else actions.to(self.simulation.device, copy=True)
-        self._fill(slot, zip(FIELDS, self.simulation.step(actions)))
+        self._fill(slot, zip(FIELDS, self.simulation.step(self.slots[slot]["actions"])))
 
     def _fill(self, slot, rows):
         for name, value in rows:

@@ -3,6 +3,7 @@
 import importlib
 import warnings
 from collections import namedtuple
+from functools import partial
 from types import SimpleNamespace
 
 import gymnasium
@@ -172,6 +173,50 @@ def through_bridge(env, **options):
     return one
 
 
+class Simulator:
+    """`Ending` with the interface of Isaac Gym, which changes results and actions in place; ``begun`` survives resets.
+
+    ``zeros`` is that of NumPy or PyTorch.
+    """
+
+    num_envs, num_obs, num_acts = N, 1, 1
+
+    def __init__(self, zeros, task, num=N):
+        self.fails, self.limit, self.max_episode_length = task.env.fails, task.env.spec.time_limit, LONG
+        self.num_envs, self.t, self.begun = num, 0, 0
+        self.obs, self.reward = zeros((num, 1)), zeros(num)
+        self.reset_buf, self.late = zeros(num) == 0, zeros(num) != 0
+
+    def step(self, actions):
+        assert (actions == 0.0).all()
+        actions += 7.0
+        begins = bool(self.reset_buf[0])
+        self.t, self.begun = 0 if begins else self.t + 1, self.begun + begins
+        self.obs[:], self.reward[:] = 0.1 * self.t, self.t
+        failed = 0 < self.t == self.fails
+        self.late[:] = self.t >= self.limit and not failed
+        self.reset_buf[:] = self.t >= self.limit or failed
+        return {"obs": self.obs}, self.reward, self.reset_buf, {"time_outs": self.late}
+
+
+def by_torch_simulator(task):
+    return through_bridge(Simulator(optional("torch").zeros, task))
+
+
+def by_numpy_simulator(task):
+    """Without tensors, as in a worker."""
+    simulators = optional("envs.bridge.worker.simulators")
+    simulation = simulators.VecTask(Simulator(lambda shape: np.zeros(shape, np.float32), task))
+    simulation.restart(0)
+
+    def one():
+        obs, reward, terminated, truncated, valid, _ = simulation.step(np.zeros((N, 1), np.float32))
+        assert valid.all()
+        return obs[1], reward[1], terminated[1], truncated[1]
+
+    return one
+
+
 def by_torch_and_back(task):
     return through_bridge(torch_task(task))
 
@@ -193,23 +238,28 @@ def by_isaac_lab(task):
 
 def by_own_brax(task):
     """A Brax environment with the flags of Brax: ``truncation`` beside ``done``, and not where it failed."""
-    base, fails, limit = optional("brax.envs.base"), task.env.fails, task.env.spec.time_limit
+    env = brax_env(task.env.fails, task.env.spec.time_limit)
+    return stepped(optional("envs.adapters.brax").from_brax(env, "own", (), time_limit=LONG).env)
+
+
+def brax_env(fails=0, limit=LIMIT, observed=lambda obs: obs):
+    base = optional("brax.envs.base")
 
     class Clock(base.Env):
         observation_size, action_size, backend = 1, 1, "own"
 
         def reset(self, rng):
             zero = jnp.zeros(())
-            return base.State(jnp.int32(0), jnp.zeros(1), zero, zero, {}, {"truncation": zero})
+            return base.State(jnp.int32(0), observed(jnp.zeros(1)), zero, zero, {}, {"truncation": zero})
 
         def step(self, state, action):
             t = state.pipeline_state + 1
             failed, late = t == fails, t >= limit
             info = {"truncation": (late & ~failed).astype(jnp.float32)}
             done = (failed | late).astype(jnp.float32)
-            return state.replace(pipeline_state=t, obs=0.1 * t[None], reward=1.0 * t, done=done, info=info)
+            return state.replace(pipeline_state=t, obs=observed(0.1 * t[None]), reward=1.0 * t, done=done, info=info)
 
-    return stepped(optional("envs.adapters.brax").from_brax(Clock(), "own", (), time_limit=LONG).env)
+    return Clock()
 
 
 def playground_env(fails=0, limit=LIMIT, impl="jax", observed=lambda obs: obs, **settings):
@@ -247,7 +297,7 @@ def by_own_playground(task):
     return stepped_task(from_playground(fails=task.env.fails, limit=task.env.spec.time_limit))
 
 
-def gymnax_env(fails=0, limit=LIMIT, actions=None, observed=None, methods=()):
+def gymnax_env(fails=0, limit=LIMIT, actions=None, observed=None, methods=(), returned=lambda obs: obs):
     """A gymnax environment with some of its parts replaced."""
     base, spaces = optional("gymnax.environments.environment"), optional("gymnax.environments.spaces")
     struct = optional("flax").struct
@@ -262,11 +312,11 @@ def gymnax_env(fails=0, limit=LIMIT, actions=None, observed=None, methods=()):
         default_params = property(lambda self: Params())
 
         def reset_env(self, key, params):
-            return jnp.zeros(1), base.EnvState(time=0)
+            return returned(jnp.zeros(1)), base.EnvState(time=0)
 
         def step_env(self, key, state, action, params):
             t = jnp.asarray(state.time) + 1
-            return 0.1 * t[None], base.EnvState(time=t), 1.0 * t, t == fails, {}
+            return returned(0.1 * t[None]), base.EnvState(time=t), 1.0 * t, t == fails, {}
 
         def action_space(self, params=None):
             return actions or spaces.Box(-1.0, 1.0, (1,))
@@ -297,22 +347,31 @@ def stepped_task(task):
 
 
 class Counting(gymnasium.Env):
-    """`Ending` as a Gymnasium environment; ``changes`` spoils it."""
+    """`Ending` as a Gymnasium environment that changes results and actions in place; ``changes`` spoils it."""
 
     observation_space, action_space = Box(-np.inf, np.inf, (1,)), Box(-1.0, 1.0, (1,))
 
     def __init__(self, fails=0, limit=LIMIT, **changes):
-        self.fails, self.limit, self.gain = fails, limit, 1.0
+        self.fails, self.limit, self.gain, self.gains = fails, limit, 1.0, np.ones(2)
+        self.obs, self.reward = np.zeros(1, np.float32), np.zeros(())
+        self.failed, self.late = np.zeros((), bool), np.zeros((), bool)
         vars(self).update(changes)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.t = 0
-        return np.zeros(1, np.float32), {}
+        return self.results(), {}
+
+    def results(self):
+        self.obs[:], self.reward[...] = 0.1 * self.t, self.t
+        self.failed[...], self.late[...] = self.t == self.fails, self.t >= self.limit
+        return self.obs
 
     def step(self, action):
+        assert (action == 0.0).all()
+        action += 7.0
         self.t += 1
-        return np.float32([0.1 * self.t]), float(self.t), self.t == self.fails, self.t >= self.limit, {}
+        return self.results(), self.reward, self.failed, self.late, {}
 
     fixed = property(lambda self: 1.0, lambda self, value: None)
 
@@ -341,6 +400,8 @@ EXPORTS = {
 OTHERS = {
     "brax and back": by_brax_and_back,
     "torch and back": by_torch_and_back,
+    "simulator in torch": by_torch_simulator,
+    "simulator in numpy": by_numpy_simulator,
     "isaac lab": by_isaac_lab,
     "own brax": by_own_brax,
     "own playground": by_own_playground,
@@ -358,6 +419,120 @@ def test_an_episode_ends_as_it_did_and_a_failure_wins_over_the_time_limit(adapte
     steps = expected[0]
     assert flags == expected
     np.testing.assert_allclose(numbers, (0.1 * steps, steps * (steps + 1) / 2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("adapter", EXPORTS | OTHERS)
+def test_results_stay_as_they_are_and_their_receiver_may_change_them(adapter):
+    make, kept = (EXPORTS | OTHERS)[adapter], []
+    one, other = make(task_of(3)), make(task_of(3))
+    for _ in range(3):
+        rows = one()
+        kept.append((rows, [np.array(part) for part in rows]))
+        for part, seen in zip(other(), kept[-1][1], strict=True):
+            np.testing.assert_array_equal(part, seen)
+            if not isinstance(part, jax.Array) and np.ndim(part):
+                part[...] = 9.0
+    for rows, seen in kept:
+        for part, at_first in zip(rows, seen, strict=True):
+            np.testing.assert_array_equal(part, at_first)
+
+
+def counter():
+    """Observes the number of observations, in an array that it changes in place."""
+    count = np.zeros(1, np.float32)
+
+    def observed(_):
+        count[:] += 1.0
+        return count
+
+    return observed
+
+
+BUFFERED = {
+    "brax": lambda: optional("envs.adapters.brax").from_brax(brax_env(observed=counter()), "own", ()),
+    "playground": lambda: from_playground(observed=counter()),
+    "gymnax": lambda: from_gymnax(returned=counter()),
+}
+
+
+@pytest.mark.parametrize("library", BUFFERED)
+def test_an_array_of_numpy_that_a_traced_step_changes_is_copied(library):
+    task = BUFFERED[library]()
+
+    @jax.jit
+    def observations(key):
+        first, state = task.env.reset(key, task.params)
+        return first, task.env.step(key, state, jnp.zeros(1), task.params)[0]
+
+    first, second = observations(jax.random.key(0))
+    assert second - first == 1.0
+
+
+class Level(Counting):
+    """Its reward is the number of episodes that it has begun, as a curriculum or a wrapper's statistics."""
+
+    begun = 0
+
+    def results(self):
+        self.begun += self.t == 0
+        super().results()
+        self.reward[...] = self.begun
+        return self.obs
+
+
+class LevelSimulator(Simulator):
+    def step(self, actions):
+        obs, reward, *rest = super().step(actions)
+        reward[:] = self.begun
+        return obs, reward, *rest
+
+
+def bridged_level():
+    host, zeros = optional("envs.bridge.host"), optional("torch").zeros
+
+    def start(num):
+        return host.InProcess(LevelSimulator(zeros, task_of(), num))
+
+    env = optional("envs.bridge.env").BridgeEnv(start, start(N).about)
+    return envs.Task("level", "isaac", env, (), (), lambda params, values: params, "a simulator with a memory")
+
+
+def level_of(env):
+    return optional("envs.adapters.gym_tasks").from_gymnasium(env, time_limit=LONG)
+
+
+def used_level():
+    env = Level()
+    task = level_of(env)
+    env.reset()
+    return task
+
+
+LEVELS = {
+    "class": lambda: level_of(Level),
+    "function": lambda: level_of(lambda: gymnasium.wrappers.TimeLimit(Level(), 50)),
+    "object, used later": used_level,
+    "simulator": bridged_level,
+}
+
+
+@pytest.mark.parametrize("kind", LEVELS)
+def test_a_run_is_not_changed_by_earlier_runs_and_evaluations(kind):
+    task = LEVELS[kind]()
+    world = envs.world.World(task, 100)
+
+    def rewards(world):
+        _, state = world.reset(jax.random.key(0), N, task.params)
+        total = []
+        for t in range(LIMIT + 3):
+            _, state, reward, *_ = world.step(jax.random.key(t), state, jnp.zeros((N, 1)), task.params)
+            total += [float(reward[0])]
+        return total
+
+    runs = [(rewards(world), rewards(world.for_evaluation())) for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert runs[0][0][-1] == 2.0
+    assert runs[0][1][0] == 1.0
 
 
 SPOILED = {
@@ -441,6 +616,8 @@ def spaces():
     return optional("gymnax.environments.spaces")
 
 
+REMEDY = "leave out Normalize.*PPO normalises by itself"
+
 REFUSED = {
     "gymnax: discrete actions": (lambda: from_gymnax(actions=spaces().Discrete(3)), "continuous actions"),
     "gymnax: half bounded": (lambda: from_gymnax(actions=spaces().Box(-1.0, jnp.inf, (1,))), "finite bounds"),
@@ -473,8 +650,12 @@ REFUSED = {
     "playground: only zeros": (lambda: from_playground("body_mass.world=0.5:2"), "would change nothing"),
     "playground: range": (lambda: from_playground("gravity=2:3"), "contain its nominal value 1"),
     "playground: no channel of a name": (
-        lambda: from_playground([envs.Channel("gravity", 0.5, 2.0, 1.0)]),
-        "or envs.Channel objects with `apply`",
+        lambda: from_playground([envs.Channel("wind", 0.5, 2.0, 1.0)]),
+        "unknown drift channel of a Playground environment 'wind'",
+    ),
+    "playground: other nominal": (
+        lambda: from_playground([envs.Channel("gravity", 0.5, 2.0, 1.5)]),
+        "contain its nominal value 1",
     ),
     "lab: discrete actions": (lambda: lab_with(single_action_space=Discrete(3)), "must be a Box"),
     "lab: actions to 2": (lambda: lab_with(single_action_space=Box(-2.0, 2.0, (1,))), r"\[-1, 1\]"),
@@ -495,9 +676,28 @@ REFUSED = {
     "of gymnasium: vector": (lambda: from_gymnasium(wrapper=vector_of), "not a vector of them"),
     "of gymnasium: no attribute": (
         lambda: from_gymnasium({"gian": (0, 2)}),
-        "no attribute 'gian'; did you mean 'gain'",
+        "no method set_drift and no attribute 'gian'; did you mean 'gain'",
     ),
-    "of gymnasium: no number": (lambda: from_gymnasium({"unwrapped": (0, 2)}), "must be a number to drift"),
+    "of gymnasium: no such attribute": (lambda: from_gymnasium({"gian": (0, 1, 2)}), "no attribute 'gian'"),
+    "of gymnasium: no such element": (lambda: from_gymnasium("gains[2]=0:2"), r"no attribute 'gains\[2\]'"),
+    "of gymnasium: a mapping": (
+        lambda: from_gymnasium({"gain": {"low": 0, "high": 2}}),
+        r"'gain' must be .*\(low, high",
+    ),
+    "of gymnasium: a plane": (
+        lambda: from_gymnasium([envs.Channel("gain", -1, 1, 0, 2, "planar")]),
+        "a scalar Channel",
+    ),
+    "of gymnasium: NormalizeReward": (lambda: from_gymnasium(wrapper=gymnasium.wrappers.NormalizeReward), REMEDY),
+    "of gymnasium: NormalizeObservation": (
+        lambda: from_gymnasium(wrapper=gymnasium.wrappers.NormalizeObservation),
+        REMEDY,
+    ),
+    "of gymnasium: one object": (
+        lambda: level_of(partial(Counting.unwrapped.fget, Level())),
+        "it must make a new one at each call",
+    ),
+    "of gymnasium: no number": (lambda: from_gymnasium({"unwrapped": (0, 2)}), "must be a number or vector to drift"),
     "of gymnasium: unchanged": (lambda: from_gymnasium({"fixed": (0, 2)}), "was set to 0 and reads back as 1"),
     "of gymnasium: range": (lambda: from_gymnasium({"gain": (2, 3)}), "must contain 1"),
     "of gymnasium: text": (lambda: from_gymnasium("gain"), "NAME=LOW:HIGH"),

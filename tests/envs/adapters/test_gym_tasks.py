@@ -44,6 +44,45 @@ class Told(Push):
         return values
 
 
+class Wind(Push):
+    """The same point, which a vector moves, too; all copies share its first array."""
+
+    wind = np.ones(2, np.float32)
+
+    def reset(self, **options):
+        self.x = super().reset(**options)[0][0]
+        return np.array([self.x, *self.wind], np.float32), {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return np.array([self.x, *self.wind], np.float32), *rest
+
+    observation_space = Box(-9.0, 9.0, (3,))
+
+
+class Forecast(Wind):
+    """The same vector in `set_drift`, which changes its argument."""
+
+    def set_drift(self, values):
+        self.wind = np.array([values.pop("air[0]"), values.pop("air[1]")])
+        return {f"air[{i}]": value for i, value in enumerate(self.wind)}
+
+
+class Level(gymnasium.Env):
+    """Its reward is the number of episodes that it has begun."""
+
+    observation_space, action_space = Box(-9.0, 9.0, (1,)), Box(-1.0, 1.0, (1,))
+    begun = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.begun, self.t = self.begun + 1, 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.zeros(1, np.float32), float(self.begun), False, self.t >= 5, {}
+
+
 class Grid(Push):
     """Observes a dictionary and acts with a matrix."""
 
@@ -98,14 +137,31 @@ def test_without_drift_steps_are_gymnasiums_bit_for_bit():
             np.testing.assert_array_equal(obs, theirs.reset()[0])
 
 
-@pytest.mark.parametrize(("kind", "name"), [(Push, "gain"), (Told, "push")])
-def test_drift_obeys_its_law_although_a_reset_undoes_it(kind, name):
-    task = from_gymnasium(kind, {name: (0.5, 1.0, 1.5)}, time_limit=7)
+VECTOR = np.array([[0.5, 0.25], [1.0, 1.0], [1.5, 1.75]])
+DRIFTING = [
+    (Push, {"gain": (0.5, 1.0, 1.5)}),
+    (Push, [envs.Channel("gain", 0.5, 1.5, 1.0)]),
+    (Told, {"push": (0.5, 1.0, 1.5)}),
+    (Wind, {"wind": (0.5, 1.5)}),
+    (Wind, {"wind": tuple(VECTOR)}),
+    (Wind, "wind[1]=0.5:1.5,wind[0]=0.2:1.2"),
+    (Forecast, {"air": tuple(VECTOR)}),
+]
+
+
+@pytest.mark.parametrize(("kind", "channels"), DRIFTING)
+def test_drift_obeys_its_law_although_a_reset_undoes_it(kind, channels):
+    task = from_gymnasium(kind, channels, time_limit=7)
+    assert from_gymnasium(kind, **task.options).channels == task.channels
     env = envs.Drifting(task, "linear", total_steps=60, num_envs=3)
     (_, state), step = env.reset(jax.random.key(0)), jax.jit(env.step)
+    order = [1, 0] if task.channels[0].name == "wind[1]" else [*range(len(task.channels))]
     for _ in range(20):
         _, state, *_, info = step(jax.random.key(0), state, jnp.zeros((3, 1)))
-        np.testing.assert_array_equal(info["final_observation"][:, 1], np.repeat(info["drift"].values, 3))
+        np.testing.assert_array_equal(
+            info["final_observation"][:, 1:], np.tile(info["drift"].values[jnp.array(order)], (3, 1))
+        )
+    assert (Wind.wind == 1.0).all()
 
 
 def test_runs_of_other_drifts_share_a_callback_and_equal_those_on_their_own():
@@ -178,6 +234,24 @@ def test_a_study_trains_from_one_line_and_what_the_environment_raises_is_said(tm
     assert study.config.options == {"channels": ("gain=0.5:1.5",)}
     with pytest.raises(ValueError, match="task 'broken' does not work: KeyError: 'no more'"):
         Study(Broken, ["ppo"], patterns="steady", **sizes).run(quiet=True)
+
+
+@pytest.mark.slow
+def test_returns_of_a_seed_are_equal_alone_after_another_method_and_beside_another_seed():
+    def returns(methods, seeds):
+        study = Study(Level, methods, patterns="steady", seeds=seeds, steps=800, evaluations=2, episodes=2)
+        curves = study.run(quiet=True).curves.filter(seed=2)
+        return {name: rows["return_mean"].to_list() for (name,), rows in curves.group_by("method")}
+
+    together = returns(["sac", "ppo"], [1, 2])
+    assert together == returns(["sac"], [2]) | returns(["ppo"], [2])
+
+
+def test_channels_of_a_study_are_objects_mappings_and_arrays():
+    spelt = ("wind[0]=0.5:1.0:1.5", "wind[1]=0.25:1.0:1.75")
+    objects = [envs.Channel(f"wind[{i}]", *VECTOR[[0, 2, 1], i]) for i in range(2)]
+    for channels in (spelt, ",".join(spelt), {"wind": tuple(VECTOR)}, objects):
+        assert Study(Wind, channels=channels).config.options["channels"] == spelt
 
 
 def test_a_vmapped_train_takes_an_environment_of_ones_own():
