@@ -227,8 +227,7 @@ class GymnasiumEnv(Hosted):
 def put(env: Any, values: Mapping[str, float]) -> None:
     """Set values in an unwrapped environment, by its ``set_drift(values)`` or as attributes, and read them back.
 
-    The return value of ``set_drift`` is compared with the request, or the attributes if it returns None. The name
-    ``gain[0]`` is an element of a vector.
+    The return value of ``set_drift`` is compared with the request, or the attributes if it returns None.
 
     Raises:
       GymnasiumError: a missing attribute, or one that reads back as another value.

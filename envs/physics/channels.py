@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aesjax.registry import listed, lookup
+from aesjax.typed import several
 from envs.core import Channel
 
 
@@ -73,8 +74,10 @@ def texts_of(channels: Any) -> tuple[str, ...]:
     """
     if isinstance(channels, str):
         return tuple(part.strip() for part in channels.split(",") if part.strip())
-    items = [channels] if isinstance(channels, Channel) or not isinstance(channels, Iterable) else channels
-    named = items.items() if isinstance(items, Mapping) else [(getattr(item, "name", item), item) for item in items]
+    items = channels if several(channels) else [channels]
+    named = (
+        channels.items() if isinstance(channels, Mapping) else [(getattr(item, "name", item), item) for item in items]
+    )
     return tuple(text for name, ends in named for text in _spelt(name, ends))
 
 
@@ -90,7 +93,7 @@ def _spelt(name: Any, ends: Any) -> list[str]:
             texts = [":".join(map(repr, row)) for row in np.atleast_2d(rows).tolist()]
             return [f"{part}={text}" for part, text in zip(names, texts, strict=True)]
     allowed = "NAME=LOW:HIGH, a scalar Channel, or NAME: (low, high) or (low, nominal, high), numbers or arrays"
-    raise ValueError(f"channel {name!r} must be {allowed}; got {ends!r}")
+    raise ValueError(f"channel {name!r} must be {allowed}; got {ends!r:.60}")
 
 
 def ranges_of(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:

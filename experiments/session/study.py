@@ -311,7 +311,7 @@ def _checked(field: dataclasses.Field, value: Any) -> Any:
 
     if field.name not in _SEVERAL:
         return typed(field.type, value, field.name)
-    if field.name == "channels" and not isinstance(value, str | None):
+    if field.name == "channels" and value is not None and not isinstance(value, str):
         from envs.physics.channels import texts_of
 
         return texts_of(value)

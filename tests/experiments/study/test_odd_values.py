@@ -94,8 +94,8 @@ def test_an_odd_setting_of_a_carrier_is_right_or_a_sentence(carrier):
     ("given", "says"),
     [
         ({"layer_norm": "false"}, "layer_norm must be true or false; got 'false'"),
-        ({"channels": [5]}, "channels must be text; got 5"),
-        ({"channels": {"gain": 1}}, "channels.gain must be a list of at least one; got 1"),
+        ({"channels": [5]}, "channel 5 must be NAME=LOW:HIGH"),
+        ({"channels": {"gain": 1}}, "channel .gain. must be NAME=LOW:HIGH"),
         ({"episodes": 10**30}, "episodes must be a whole number, at least 1 and at most 2,147,483,647"),
         ({"seeds": b"toy"}, "seeds must be a whole number; got b'toy'"),
         ({"sweep": [None]}, "sweep must be text; got None"),
