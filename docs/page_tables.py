@@ -15,8 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from aesjax.schedules import fixed
+from agents import CarrierSpec
 from experiments.measure import comparisons
 from experiments.paper import record, tables
+from experiments.paper.evidence import NAMES, having
+from experiments.study.method import Method
+from experiments.study.text import parse_method, parse_method_with_carrier
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
@@ -26,10 +31,9 @@ TABLES: dict[str, Callable[[], str]] = {}
 MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- /table -->)", flags=re.DOTALL)
 
 RECENT = "fixed+recent"
-UTD = "fixed+recent+utd"
-CHANGE = "AES-C+refresh+recent[refresh.threshold=3]"
-REFRESH = "AES-C+refresh[refresh.threshold=3]"
-RESET = "fixed+reset[reset.every={},reset.strength=0.5]"
+CHANGE = "aes_c+recent+refresh:threshold=3"
+REFRESH = "aes_c+refresh:threshold=3"
+RESET = "fixed+reset:every={}:strength=0.5"
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 THREE = ("steady", "abrupt", "periodic")
 MECHANICS = ("reacher", "cartpole_swingup")
@@ -41,8 +45,8 @@ class Contrast(NamedTuple):
     label: str
     source: str  # RECORD/STUDY,STUDY*: of these names; * stands for any part
     task: str
-    first: str
-    second: str | tuple[str, ...]  # several: the best of them, setting by setting, on the runs of the table
+    first: Method
+    second: Method | tuple[Method, ...]  # several: the best of them, setting by setting, on the runs of the table
     seeds: tuple[int, ...] = ()  # some of them; empty: all
 
 
@@ -77,20 +81,22 @@ def runs_of(source: str, task: str) -> pl.DataFrame:
     return record.read(RESULTS / name).runs.filter(pl.any_horizontal(own), task=task)
 
 
-def scores(contrast: Contrast, method: str, pattern: str) -> dict[int, float]:
+def scores(contrast: Contrast, method: Method, pattern: str) -> dict[int, float]:
     """Mean return of every run by seed; empty where the method was not trained under the pattern."""
-    own = runs_of(contrast.source, contrast.task).filter(method=method, pattern=pattern)
-    found = dict(own.unique("seed").select("seed", "mean_return").iter_rows())
-    return {seed: value for seed, value in found.items() if not contrast.seeds or seed in contrast.seeds}
+    runs = runs_of(contrast.source, contrast.task)
+    runs = runs.filter(having(runs, method.__eq__), pattern=pattern)
+    returns = dict(runs.unique("seed").select("seed", "mean_return").iter_rows())
+    return {seed: value for seed, value in returns.items() if not contrast.seeds or seed in contrast.seeds}
 
 
 def tested(family: Family) -> dict[tuple[int, str], comparisons.Contrast]:
     """(row, pattern) -> difference, interval and outcome, after Holm over all of the table."""
     differences = {}
     for at, contrast in enumerate(family.rows):
-        names = (contrast.second,) if isinstance(contrast.second, str) else contrast.second
+        opponents = (contrast.second,) if isinstance(contrast.second, Method) else contrast.second
         for pattern in family.patterns:
-            ours, others = scores(contrast, contrast.first, pattern), [scores(contrast, n, pattern) for n in names]
+            ours = scores(contrast, contrast.first, pattern)
+            others = [scores(contrast, opponent, pattern) for opponent in opponents]
             if theirs := max((own for own in others if own), key=lambda own: np.mean(list(own.values())), default={}):
                 common = sorted(set(ours) & set(theirs))
                 differences[at, pattern] = np.array([ours[seed] - theirs[seed] for seed in common])
@@ -115,27 +121,29 @@ def contrasts(family: Family) -> str:
     return rows([family.head, *("no drift" if p == "steady" else p for p in family.patterns)], body)
 
 
-def constants(source: str, task: str, carrier: str) -> tuple[str, ...]:
+def constants(source: str, task: str, carrier: CarrierSpec) -> tuple[Method, ...]:
     """The constant weights of a carrier."""
-    own = runs_of(source, task).filter(pl.col("constant"), carrier=carrier.lower())
-    return tuple(own["method"].unique(maintain_order=True))
+    methods = record.methods_of(runs_of(source, task)).values()
+    return tuple(method for method in methods if method.carrier == carrier and method.follows("fixed"))
 
 
-def robot(label: str, names: str, task: str, first: str, second: str | tuple[str, ...] | None = None) -> Contrast:
-    """A row of the earlier robot studies; ``second`` None: the best of their constants."""
+def robot(label: str, names: str, task: str, first: str, second: str | None = None) -> Contrast:
+    """A row of the earlier robot studies, of methods as `sac+aes`; ``second`` None: the best of their constants."""
     source = "earlier/" + ",".join(n if n.startswith("claims") else f"responses-{n}" for n in names.split())
-    if second is None:
-        second = constants(source, task, first.partition("+")[0])
-        label += f", {len(second)} values"
-    return Contrast(label, source, task, first, second)
+    ours = parse_method_with_carrier(first)
+    if second is not None:
+        return Contrast(label, source, task, ours, parse_method_with_carrier(second))
+    best = constants(source, task, ours.carrier)
+    return Contrast(f"{label}, {len(best)} values", source, task, ours, best)
 
 
 def small(
     label: str, first: str, second: str, tasks: tuple[str, ...] = ("toy", *MECHANICS), seeds: tuple[int, ...] = ()
 ) -> list[Contrast]:
     """Rows of the earlier small studies, a task each, which replaces the braces of the label."""
-    rows = {task: label.format(f"`{task}`") for task in tasks}
-    return [Contrast(text, "earlier/small-tasks", task, first, second, seeds) for task, text in rows.items()]
+    ours, theirs = parse_method_with_carrier(first), parse_method_with_carrier(second)
+    texts = {task: label.format(f"`{task}`") for task in tasks}
+    return [Contrast(text, "earlier/small-tasks", task, ours, theirs, seeds) for task, text in texts.items()]
 
 
 HC, HT = (
@@ -148,36 +156,36 @@ SMALL_TASKS = ("toy", "reacher", "cartpole_swingup", "pendulum")
 CHOICE, CONFIRMATION = tuple(range(1, 11)), tuple(range(11, 21))
 
 _REFRESH, _CHANGE = {"`aes_c+refresh:threshold=3` †": REFRESH}, {"`aes_c+recent+refresh:threshold=3` †": CHANGE}
-_LOADED = {"`fixed+recent`": RECENT, "`aes_c+refresh` †": "AES-C+refresh", "`oracle+window`": "oracle+window"}
+_LOADED = {"`fixed+recent`": RECENT, "`aes_c+refresh` †": "aes_c+refresh", "`oracle+window`": "oracle+window"}
 _RESETS = {"`fixed+reset:every=0.2:strength=0.5`, at changes": RESET.format(0.2)}
 #: Label, carrier, studies, task, opponent, label -> method.
 _ON_ROBOTS = [
-    ("HalfCheetah SAC, Adam loaded", "SAC", HC, "halfcheetah", "SAC+fixed", _LOADED),
-    ("HalfCheetah SAC", "SAC", HT, "halfcheetah", "SAC+fixed", {"`fixed+recent`": RECENT, **_REFRESH, **_CHANGE}),
-    ("Hopper SAC", "SAC", HO, "hopper", "SAC+fixed", _REFRESH | _CHANGE),
-    ("Walker2d SAC", "SAC", "walker2d-sac*", "walker2d", "SAC+fixed", _CHANGE),
-    ("Isaac Ant PPO", "PPO", ANT, "isaac_ant", "PPO", _REFRESH),
-    ("HalfCheetah PPO", "PPO", HC_PPO, "halfcheetah", "PPO", _RESETS),
-    ("Ingenuity PPO", "PPO", "ingenuity-ppo", "isaac_ingenuity", "PPO", _RESETS),
+    ("HalfCheetah SAC, Adam loaded", "sac", HC, "halfcheetah", "sac+fixed", _LOADED),
+    ("HalfCheetah SAC", "sac", HT, "halfcheetah", "sac+fixed", {"`fixed+recent`": RECENT, **_REFRESH, **_CHANGE}),
+    ("Hopper SAC", "sac", HO, "hopper", "sac+fixed", _REFRESH | _CHANGE),
+    ("Walker2d SAC", "sac", "walker2d-sac*", "walker2d", "sac+fixed", _CHANGE),
+    ("Isaac Ant PPO", "ppo", ANT, "isaac_ant", "ppo", _REFRESH),
+    ("HalfCheetah PPO", "ppo", HC_PPO, "halfcheetah", "ppo", _RESETS),
+    ("Ingenuity PPO", "ppo", "ingenuity-ppo", "isaac_ingenuity", "ppo", _RESETS),
 ]
 
-_RELEASE, _STARTS_LOW = "grid/B-toy_multigoal_classic-4000-meow", "MEow+AES[base=0.0001]"
+_RELEASE, _STARTS_LOW = "grid/B-toy_multigoal_classic-4000-meow", "meow+aes:base=0.0001"
 
 #: The tables of differences, by name.
 FAMILIES = {
     "robots": Family(
         "AES minus its carrier",
         [
-            robot("HalfCheetah SAC", HC, "halfcheetah", "SAC+AES", "SAC"),
-            robot("HalfCheetah PPO", HC_PPO, "halfcheetah", "PPO+AES", "PPO"),
-            robot("Walker2d SAC", "walker2d-sac*", "walker2d", "SAC+AES", "SAC"),
-            robot("Isaac Ant PPO", ANT, "isaac_ant", "PPO+AES", "PPO"),
-            robot("Isaac Ant SAC", "isaac-ant-sac", "isaac_ant", "SAC+AES", "SAC"),
-            robot("FrankaCabinet PPO", "franka-cabinet-ppo", "isaac_franka_cabinet", "PPO+AES", "PPO"),
-            robot("Ingenuity PPO", "ingenuity-ppo", "isaac_ingenuity", "PPO+AES", "PPO"),
-            robot("Humanoid PPO", "claims-humanoid-ppo", "humanoid", "PPO+AES", "PPO"),
-            robot("Isaac Humanoid PPO", "claims-isaac-humanoid-ppo", "isaac_humanoid", "PPO+AES", "PPO"),
-            robot("AllegroHand PPO", "claims-isaac-allegro-hand-ppo", "isaac_allegro_hand", "PPO+AES", "PPO"),
+            robot("HalfCheetah SAC", HC, "halfcheetah", "sac+aes", "sac"),
+            robot("HalfCheetah PPO", HC_PPO, "halfcheetah", "ppo+aes", "ppo"),
+            robot("Walker2d SAC", "walker2d-sac*", "walker2d", "sac+aes", "sac"),
+            robot("Isaac Ant PPO", ANT, "isaac_ant", "ppo+aes", "ppo"),
+            robot("Isaac Ant SAC", "isaac-ant-sac", "isaac_ant", "sac+aes", "sac"),
+            robot("FrankaCabinet PPO", "franka-cabinet-ppo", "isaac_franka_cabinet", "ppo+aes", "ppo"),
+            robot("Ingenuity PPO", "ingenuity-ppo", "isaac_ingenuity", "ppo+aes", "ppo"),
+            robot("Humanoid PPO", "claims-humanoid-ppo", "humanoid", "ppo+aes", "ppo"),
+            robot("Isaac Humanoid PPO", "claims-isaac-humanoid-ppo", "isaac_humanoid", "ppo+aes", "ppo"),
+            robot("AllegroHand PPO", "claims-isaac-allegro-hand-ppo", "isaac_allegro_hand", "ppo+aes", "ppo"),
         ],
         THREE,
         0,
@@ -185,13 +193,13 @@ FAMILIES = {
     "robot-best": Family(
         "AES minus the best constant",
         [
-            robot("HalfCheetah SAC", HC, "halfcheetah", "SAC+AES"),
-            robot("Walker2d SAC", "walker2d-sac*", "walker2d", "SAC+AES"),
-            robot("Isaac Ant PPO", ANT, "isaac_ant", "PPO+AES"),
-            robot("FrankaCabinet PPO", "franka-cabinet-ppo", "isaac_franka_cabinet", "PPO+AES"),
-            robot("Humanoid PPO", "claims-humanoid-ppo", "humanoid", "PPO+AES"),
-            robot("Isaac Humanoid PPO", "claims-isaac-humanoid-ppo", "isaac_humanoid", "PPO+AES"),
-            robot("AllegroHand PPO", "claims-isaac-allegro-hand-ppo", "isaac_allegro_hand", "PPO+AES"),
+            robot("HalfCheetah SAC", HC, "halfcheetah", "sac+aes"),
+            robot("Walker2d SAC", "walker2d-sac*", "walker2d", "sac+aes"),
+            robot("Isaac Ant PPO", ANT, "isaac_ant", "ppo+aes"),
+            robot("FrankaCabinet PPO", "franka-cabinet-ppo", "isaac_franka_cabinet", "ppo+aes"),
+            robot("Humanoid PPO", "claims-humanoid-ppo", "humanoid", "ppo+aes"),
+            robot("Isaac Humanoid PPO", "claims-isaac-humanoid-ppo", "isaac_humanoid", "ppo+aes"),
+            robot("AllegroHand PPO", "claims-isaac-allegro-hand-ppo", "isaac_allegro_hand", "ppo+aes"),
         ],
         THREE,
         0,
@@ -210,7 +218,11 @@ FAMILIES = {
         "MEow, AES minus a constant",
         [
             Contrast(
-                f"constant {weight:g}", _RELEASE, "toy_multigoal_classic", _STARTS_LOW, f"MEow+fixed[base={weight:g}]"
+                f"constant {weight:g}",
+                _RELEASE,
+                "toy_multigoal_classic",
+                parse_method_with_carrier(_STARTS_LOW),
+                Method("meow", fixed(weight)),
             )
             for weight in (1.0, 0.3)
         ],
@@ -220,27 +232,32 @@ FAMILIES = {
     "recent-toy": Family(
         "return minus a constant weight's",
         [
-            Contrast(f"{c} `fixed+recent`", source, "toy", f"{c}+{RECENT}", constants(source, "toy", c))
-            for c in ("SQL", "MEow")
-            for source in (f"earlier/responses-toy-{c.lower()}",)
+            Contrast(
+                f"{ours.carrier.label} `fixed+recent`", source, "toy", ours, constants(source, "toy", ours.carrier)
+            )
+            for ours in (parse_method(RECENT, "sql"), parse_method(RECENT, "meow"))
+            for source in (f"earlier/responses-toy-{ours.carrier.name}",)
         ],
     ),
     "recent": Family(
         "SAC `fixed+recent` minus `fixed`",
-        [Contrast(f"`{task}`", f"grid/*-{task}-*-sac*", task, f"SAC+{RECENT}", "SAC+fixed") for task in SMALL_TASKS],
+        [
+            Contrast(f"`{task}`", f"grid/*-{task}-*-sac*", task, parse_method(RECENT, "sac"), Method("sac", "fixed"))
+            for task in SMALL_TASKS
+        ],
         (*PATTERNS, "sawtooth"),
     ),
     "recent-small": Family(
         "SAC `fixed+recent` minus `fixed`",
         [
-            *small("{} 1:1", f"SAC+{UTD}[base=0.03]", "SAC+fixed+utd[base=0.03]", seeds=CHOICE),
-            *small("{} 1:4", f"SAC+{RECENT}", "SAC+fixed", seeds=CHOICE),
-            *small("{} 1:4, new seeds", f"SAC+{RECENT}", "SAC+fixed", seeds=CONFIRMATION),
+            *small("{} 1:1", "sac+fixed:base=0.03+recent+utd", "sac+fixed:base=0.03+utd", seeds=CHOICE),
+            *small("{} 1:4", f"sac+{RECENT}", "sac+fixed", seeds=CHOICE),
+            *small("{} 1:4, new seeds", f"sac+{RECENT}", "sac+fixed", seeds=CONFIRMATION),
         ],
     ),
     "steps-small": Family(
         "SAC `fixed`: 1:1 minus 1:4",
-        small("{}", "SAC+fixed+utd[base=0.03]", "SAC+fixed[base=0.03]", seeds=CHOICE),
+        small("{}", "sac+fixed:base=0.03+utd", "sac+fixed:base=0.03", seeds=CHOICE),
     ),
     "resets": Family(
         "PPO `fixed+reset` minus PPO",
@@ -249,8 +266,8 @@ FAMILIES = {
                 f"`{task}`, every {every * 100:.0f} %",
                 f"grid/*-{task}-*-ppo",
                 task,
-                f"PPO+{RESET.format(every)}",
-                "PPO",
+                parse_method(RESET.format(every), "ppo"),
+                Method("ppo"),
             )
             for task in SMALL_TASKS
             for every in (0.2, 0.17, 0.23)
@@ -260,13 +277,16 @@ FAMILIES = {
     "small-tasks-others": Family(
         "return minus a constant weight's, 1:4",
         [
-            *small("SQL, {} `fixed`, 1:1", "SQL+fixed+utd[base=0.03]", "SQL", ("reacher",)),
+            *small("SQL, {} `fixed`, 1:1", "sql+fixed:base=0.03+utd", "sql", ("reacher",)),
             *(
                 row
                 for carrier in ("SQL", "MEow")
-                for method, ratio in ((RECENT, "1:4"), (UTD, "1:1"))
+                for method, ratio in ((RECENT, "1:4"), ("fixed+recent+utd", "1:1"))
                 for row in small(
-                    f"{carrier}, {{}} `fixed+recent`, {ratio}", f"{carrier}+{method}", carrier, ("reacher",)
+                    f"{carrier}, {{}} `fixed+recent`, {ratio}",
+                    f"{NAMES[carrier]}+{method}",
+                    NAMES[carrier],
+                    ("reacher",),
                 )
             ),
         ],
@@ -280,7 +300,8 @@ def weight() -> str:
     """Mean weight of AES, share of updates at the upper clip, and rise after a change."""
     body = []
     for carrier in CARRIERS:
-        own = runs_of(f"grid/A-toy-100000-{carrier.lower()}", "toy").filter(method=f"{carrier}+AES", pattern="abrupt")
+        own = runs_of(f"grid/A-toy-100000-{NAMES[carrier]}", "toy")
+        own = own.filter(having(own, parse_method("aes", NAMES[carrier]).__eq__), pattern="abrupt")
         shares = (100 * own[name].mean() for name in ("saturation_max", "responsiveness"))
         body.append([carrier, f"{own['mean_entropy_weight'].mean():.2f}", *(f"{share:.1f}" for share in shares)])
     return rows(["`aes`, abrupt drift", "mean weight", "at the upper clip, %", "rise after a change, %"], body)
@@ -299,7 +320,7 @@ def appendix() -> str:
 
 
 @cache
-def every_run() -> pl.DataFrame:
+def every_run() -> record.Gathered:
     """The runs of all records."""
     return record.gather([RESULTS / "grid", RESULTS / "earlier"])
 
@@ -372,9 +393,9 @@ def costs() -> str:
     prefix, body = "lever_cost_", []
     for key, ratio in case["ratios"].items():
         if key.startswith(prefix):
-            name = key.removeprefix(prefix)
-            label = f"`{re.split('[:+]', name)[0]}:proxy=dynamics`" if ":" in name else f"`{name}`"
-            body.append([label, ranged(ratio)])
+            schedule, _, proxy = key.removeprefix(prefix).partition(":")
+            label = f"{schedule}:proxy={proxy}" if proxy else schedule
+            body.append([f"`{label}`", ranged(ratio)])
     return rows(["SAC, toy, 10 runs", "time relative to the schedule alone, median [range]"], body)
 
 

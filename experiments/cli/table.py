@@ -61,7 +61,7 @@ def execute(options: Table) -> int:
     """Train unfinished studies, record them and print the tables."""
     from experiments.paper import tables
     from experiments.paper.design import cells, controls
-    from experiments.paper.record import read, record
+    from experiments.paper.record import gather, record
     from experiments.study import store
 
     names = ("patterns", "seeds", "steps", "evaluations", "episodes")
@@ -85,9 +85,9 @@ def execute(options: Table) -> int:
             return DONE
         place = options.record or options.out / "record"
         record(folders, place)
-        runs = read(place).runs
-        text = tables.appendix_tables(runs) if options.part == "appendix" else tables.tables(runs)
-        store.write_text(options.out / "tables.md", f"{text}\n{tables.paper_tables(runs)}")
+        results = gather([place])
+        text = tables.appendix_tables(results) if options.part == "appendix" else tables.tables(results.runs)
+        store.write_text(options.out / "tables.md", f"{text}\n{tables.paper_tables(results)}")
         print(f"{text}\nrecord: {place}\ntables, with the paper's: {options.out / 'tables.md'}")
     return worst
 

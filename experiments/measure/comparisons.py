@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.measure import stats
 from experiments.measure.curves import Metric, mean_return
-from experiments.measure.study import NAN, STEADY, RecordedStudy, RunKey, baseline_of
+from experiments.measure.study import NAN, STEADY, RecordedStudy, RunKey
 
 #: Metric -> run -> its value.
 Cells = dict[str, dict[RunKey, Metric]]
@@ -133,7 +133,7 @@ def comparisons(
     study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str, opponents: Opponents, draw: Callable
 ) -> Iterator[tuple]:
     """Rows of the tidy frame without Holm's correction; ``X:vs=KIND`` for opponents other than the baseline."""
-    baseline, keys = baseline_of(method, study.methods()), scope.keys(study, method, pattern)
+    baseline, keys = study.baseline(method), scope.keys(study, method, pattern)
     requested: list[tuple[str, Any, tuple[str, ...]]] = [] if baseline is None else [("", baseline, PAIRED)]
     for kind, cell in opponents.items():
         requested.append((f":vs={kind}", {task: cell.get((task, pattern), "") for task in scope.tasks}, VERSUS))
@@ -191,20 +191,13 @@ def with_holm(rows: list[tuple], asides: Collection[str] = ()) -> list[tuple]:
 
 def constants_of(study: RecordedStudy) -> list[str]:
     """Methods with a constant entropy weight that adjust nothing else."""
-    from aesjax.schedules import SCHEDULES
-
-    constant, definitions = SCHEDULES["fixed"], study.definitions.items()
-    plain = [(name, method) for name, method in definitions if method.control is None and not method.adaptations]
-    return [name for name, method in plain if method.in_force.factory is constant and name in study.methods()]
+    names = set(study.methods())
+    return [name for name, method in study.definitions.items() if method.follows("fixed") and name in names]
 
 
 def asides_of(study: RecordedStudy) -> set[str]:
     """Constants and controls, which serve as opponents of other methods."""
     return {*constants_of(study), *(name for name, method in study.definitions.items() if method.control is not None)}
-
-
-def _is_baseline(method: Any) -> bool:
-    return method.schedule is None and not method.adaptations and method.control is None
 
 
 def best_of(scores: Scores, methods: Sequence[str], pattern: str) -> str | None:
@@ -246,7 +239,7 @@ def opponents_of(study: RecordedStudy, method: str) -> Opponents:
         best = {cell: best_of(scores[cell[0]], constants, cell[1]) for cell in cells}
         chosen[BEST_CONSTANT] = {cell: name for cell, name in best.items() if name is not None}
     # The only constant of a carrier is compared with the baseline once.
-    elif constants and not any(map(_is_baseline, (definition, mine[constants[0]]))):
+    elif constants and not (definition.is_baseline or mine[constants[0]].is_baseline):
         chosen[CONSTANT] = dict.fromkeys(cells, constants[0])
     for name, other in mine.items():
         if other.control is not None and other.control.of == definition:

@@ -1,8 +1,7 @@
 """A study read from its files and split into runs."""
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,8 +78,8 @@ class RecordedStudy:
     floors: dict[str, float]  # task -> mean return of the random policy; absent if not measured
     segments: int
     patterns: dict[str, PatternFacts]  # the patterns that were run, in report order
-    definitions: "dict[str, Method]"  # method -> its complete definition; labels are for printing
-    rules: dict[str, tuple[str, str]]  # method -> rule ("aes_r+window") and its variant; empty if unknown
+    definitions: "dict[str, Method]"  # method -> its definition, without the study's numbers; labels are for printing
+    baselines: frozenset[str]  # methods that are a carrier alone, under one or several settings
 
     stated: Mapping[str, Any]  # task -> pattern -> seed -> environment steps of the changes, unless at segments' starts
 
@@ -106,27 +105,19 @@ class RecordedStudy:
     def seeds(self) -> list[int]:
         return sorted({k.seed for k in self.runs})
 
+    def carrier(self, method: str) -> str:
+        """Label of a method's carrier."""
+        return self.definitions[method].carrier.label
 
-def carrier_of(method: str) -> str:
-    """Label of the carrier, with which the names of all its methods begin.
-
-    >>> carrier_of("SAC+AES[kappa=0.3]")
-    'SAC'
-    """
-    return re.split(r"[+\[]", method, maxsplit=1)[0]
-
-
-def baseline_of(method: str, methods: Sequence[str]) -> str | None:
-    """Baseline of a method's carrier: ``SAC`` for ``SAC+AES`` and ``SAC+AES[kappa=0.3]``.
-
-    A baseline with the method's variant suffix is preferred; None without a baseline.
-    """
-    carrier = carrier_of(method)
-    suffix = method[method.index("[") :] if "[" in method else ""
-    for candidate in (carrier + suffix, carrier):
-        if candidate in methods and candidate != method:
-            return candidate
-    return None
+    def baseline(self, method: str) -> str | None:
+        """Baseline of a method's carrier with most of the method's numbers; None without one."""
+        own = self.definitions[method]
+        fitting = []
+        for name in self.baselines - {method}:
+            other = self.definitions[name]
+            if other.carrier == own.carrier and other.values.items() <= own.values.items():
+                fitting.append((len(other.values), name))
+        return max(fitting)[1] if fitting else None
 
 
 def _horizon(config: Mapping[str, Any], task: str) -> float:
@@ -178,6 +169,10 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     for key, run in runs.items():
         if run.curve is not None and not np.array_equal(run.steps, grids[key.task]):
             runs[key] = replace(run, curve=None, problem=OFF_GRID)
+    definitions, baselines = _definitions(config)
+    names = {key.method for key in runs}
+    if undefined := sorted(names - definitions.keys()):
+        raise ValueError(f"the config does not define the method '{undefined[0]}' of the curves")
     floors = {t: float(b) for t, b in manifest.get("floors", {}).items() if b is not None and np.isfinite(b)}
     return RecordedStudy(
         runs,
@@ -185,22 +180,27 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
         floors,
         int(config.get("segments", 5)),
         describe(manifest, (k.pattern for k in runs)),
-        _definitions(config),
-        _rules(curves),
+        definitions,
+        frozenset(baselines & names),
         manifest.get("changes") or {},
     )
 
 
-def _definitions(config: Mapping[str, Any]) -> "dict[str, Method]":
-    """Method -> definition, of one or several merged configurations; empty without methods."""
+def _definitions(config: Mapping[str, Any]) -> "tuple[dict[str, Method], set[str]]":
+    """Method -> definition, and the names of baselines, of one or several merged configurations."""
     from experiments.study.config import config_from_json
-    from experiments.study.program import rows_of
+    from experiments.study.program import plain, rows_of
 
-    found: dict[str, Method] = {}
-    for each in (config_from_json(own) for own in config.get("merged", [config]) if "methods" in own):
-        for row in (row for carrier in each.carriers for row in rows_of(each, carrier)):
-            found.setdefault(row.name, row.method)
-    return found
+    definitions: dict[str, Method] = {}
+    baselines: set[str] = set()
+    for data in config.get("merged", [config]):
+        study = config_from_json(data)
+        alone = replace(study, methods=tuple(method for method in study.methods if method.is_baseline))
+        for carrier in study.carriers:
+            for row in rows_of(study, carrier):
+                definitions.setdefault(row.name, plain(study, row.method))
+            baselines |= {row.name for row in rows_of(alone, carrier)}
+    return definitions, baselines
 
 
 def axes_of(config: Mapping[str, Any]) -> list[str]:
@@ -226,13 +226,6 @@ def with_numbers(frame: "pl.DataFrame", config: Mapping[str, Any]) -> "pl.DataFr
     ]
     table = pl.DataFrame(rows, {"method": pl.String, **dict.fromkeys(axes, pl.Float64)}, orient="row")
     return frame.join(table.unique("method", keep="first"), on="method", how="left", maintain_order="left")
-
-
-def _rules(curves: "pl.DataFrame") -> dict[str, tuple[str, str]]:
-    if not {"schedule", "variant"} <= set(curves.columns):
-        return {}
-    rules = curves.select("method", "schedule", "variant").unique("method", maintain_order=True)
-    return {method: (rule or "", variant or "") for method, rule, variant in rules.iter_rows()}
 
 
 def _grid(task: str, runs: Mapping[RunKey, RecordedRun]) -> np.ndarray:

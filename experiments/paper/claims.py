@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.paper.design import TASKS, Spec, of
+from experiments.paper.design import TASKS
 from experiments.paper.evidence import CARRIERS, PATTERNS, Side
+from experiments.study.method import BASELINE
 
 #: ``mean``: the pooled difference is on the claimed side; ``every``: so is each cell; ``most``: more than half of the
 #: cells, and the pooled difference; ``never_worse``: each cell's interval excludes a loss beyond the margin;
 #: ``question``: of ours, which way?
 Kind = Literal["mean", "every", "most", "never_worse", "question"]
-_AES, _BASELINE = Side((of("aes"),)), Side((of(""),))
+_AES, _BASELINE = Side(("aes",)), Side((BASELINE,))
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,6 @@ class Claim:
     untestable: str = ""  # why no study could decide it
 
 
-def method(text: str) -> Spec:
-    """A method as the data file writes it: its rule, then the options that it must have.
-
-    >>> method("aes q=0.5")
-    Spec(rule='aes', options=(('q', '0.5'),))
-    """
-    rule, *options = text.split()
-    return Spec(rule, tuple((name, value) for name, value in (option.split("=", 1) for option in options)))
-
-
 def _claim(entry: dict[str, Any], name: str) -> Claim:
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
     patterns = {side: fields.pop(f"{side}_pattern", "") for side in ("first", "second")}
@@ -57,8 +48,8 @@ def _claim(entry: dict[str, Any], name: str) -> Claim:
         if given == "best constant":
             fields[side] = Side(hindsight=True)
         elif given is not None or pattern:
-            default = ("aes",) if side == "first" else ("",)
-            fields[side] = Side(tuple(method(text) if text else of("") for text in given or default), pattern)
+            default = ("aes",) if side == "first" else (BASELINE,)
+            fields[side] = Side(given or default, pattern)
     if "contrast" in fields:
         fields["contrast"] = tuple(map(tuple, fields["contrast"]))
     # The design trains the methods of the paper's Appendix B on the toy task.

@@ -38,37 +38,23 @@ TASKS: Mapping[str, tuple[str, ...]] = {
         *("isaac_anymal", "isaac_allegro_hand", "isaac_franka_cabinet"),
     ),
 }
-
-
-class Spec(NamedTuple):
-    """Identity of a method apart from its label: its parts, and the options that differ from the defaults."""
-
-    rule: str  # as in `--schedules`, without options; "" is the carrier's own weight
-    options: tuple[tuple[str, str], ...] = ()
-
-
-def of(rule: str, **options: str | float) -> Spec:
-    """A method by its rule and the options that it must have."""
-    return Spec(rule, tuple((name, str(value)) for name, value in options.items()))
-
-
-_COUPLED = of("aes", coupling=1)  # in the paper's ablation learning rates follow the weight
+_COUPLED = "aes:coupling=1"  # in the paper's ablation learning rates follow the weight
 _CLIPS = (("1e-5", "2"), ("1e-4", "1"), ("1e-5", "1"), ("1e-5", "0.5"), ("1e-4", "0.5"))
-#: The paper's tables of Appendix B: table -> row -> the method that is trained for it, in the paper's order.
-APPENDIX: dict[str, dict[str, Spec]] = {
+#: The paper's tables of Appendix B: table -> row -> the method as typed in `--schedules`, in the paper's order.
+APPENDIX: dict[str, dict[str, str]] = {
     "ablation": {
-        "Fixed lambda (No AES)": of("fixed"),
+        "Fixed lambda (No AES)": "fixed",
         "AES (Default)": _COUPLED,
-        "Heuristic linear schedule": of("linear"),
-        "AES w/o coupling": of("aes"),
-        "AES w/o clipping": of("aes", lambda_min=0, lambda_max="inf", coupling=1),
-        "AES (TD mean)": of("aes", proxy="td_mean", coupling=1),
-        "AES (value loss)": of("aes", proxy="value_loss", coupling=1),
-        "AES (critic drift)": of("aes", proxy="critic_drift", coupling=1),
+        "Heuristic linear schedule": "linear",
+        "AES w/o coupling": "aes",
+        "AES w/o clipping": f"{_COUPLED}:lambda_min=0:lambda_max=inf",
+        "AES (TD mean)": f"{_COUPLED}:proxy=td_mean",
+        "AES (value loss)": f"{_COUPLED}:proxy=value_loss",
+        "AES (critic drift)": f"{_COUPLED}:proxy=critic_drift",
     },
-    "quantile": {f"q = {q}": of("aes", q=q) for q in (0.5, 0.7, 0.8, 0.9, 0.95)},
-    "ema": {f"beta = {beta}": of("aes", beta=beta) for beta in (0.8, 0.9, 0.95, 0.98, 0.99)},
-    "clip": {f"[{low}, {high}]": of("aes", lambda_min=low, lambda_max=high) for low, high in _CLIPS},
+    "quantile": {f"q = {q}": f"aes:q={q}" for q in (0.5, 0.7, 0.8, 0.9, 0.95)},
+    "ema": {f"beta = {beta}": f"aes:beta={beta}" for beta in (0.8, 0.9, 0.95, 0.98, 0.99)},
+    "clip": {f"[{low}, {high}]": f"aes:lambda_min={low}:lambda_max={high}" for low, high in _CLIPS},
 }
 
 
@@ -158,10 +144,9 @@ def helpers(carrier: str) -> list[Method]:
 def appendix(carrier: str) -> list[Method]:
     """The rows of the paper's Appendix B."""
     found = [Method(carrier)]
-    for spec in (spec for rows in APPENDIX.values() for spec in rows.values()):
-        text = ":".join([spec.rule, *(f"{name}={value}" for name, value in spec.options)])
-        found += [method for method in [parse_method(text, carrier)] if method not in found]
-    return found
+    for rows in APPENDIX.values():
+        found += [parse_method(text, carrier) for text in rows.values()]
+    return list(dict.fromkeys(found))
 
 
 _METHODS = {"B": released, "F": helpers, "appendix": appendix}

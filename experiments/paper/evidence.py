@@ -1,23 +1,28 @@
 """Runs as evidence: methods found by what they are, and paired differences pooled as `docs/metrics.md` prescribes."""
 
-import json
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from aesjax.schedules import SCHEDULES
+from agents import CARRIERS as REGISTERED
 from experiments.measure import stats
 from experiments.measure.comparisons import OUTCOMES, best_of, contrasts
 from experiments.measure.curves import nan_mean
 from experiments.measure.study import STEADY
-from experiments.paper.design import TASKS, Spec
+from experiments.paper.design import TASKS
+from experiments.paper.record import Gathered, method_of
+from experiments.study.config import StudyConfig
+from experiments.study.method import Method
+from experiments.study.program import identity
+from experiments.study.text import parse_method
 
+NAMES = {spec.label: name for name, spec in REGISTERED.items()}
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 PATTERNS = ("abrupt", "linear", "periodic", "mixed")  # without the steady one
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
@@ -31,36 +36,18 @@ FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
 #: (task, carrier, pattern)
 Place = tuple[str, str, str]
-BASELINE = Spec("")
 
 
-def _parts_of(rule: str) -> tuple[str, ...]:
-    """A rule with its adaptations in alphabetical order: ``aes_c+recent+refresh`` is ``aes_c+refresh+recent``.
-
-    >>> _parts_of("permuted:of=aes_c+recent+refresh")
-    ('permuted:of=aes_c', 'recent', 'refresh')
-    """
-    first, *adaptations = rule.split("+")
-    return (first, *sorted(adaptations))
+@cache
+def parsed(method: str, carrier: str) -> Method:
+    """A method, as it is typed in `--schedules`, on a carrier of `CARRIERS`."""
+    return parse_method(method, NAMES[carrier])
 
 
-def _same(ours: str, theirs: str) -> bool:
-    """Whether two options have the same value: 1e-5 is 0.00001."""
-    try:
-        return float(ours) == float(theirs)
-    except ValueError:
-        return ours == theirs
-
-
-def _has(row: Mapping[str, str], spec: Spec) -> bool:
-    """Whether a method has the options asked for and no others; one that its variant does not tell is the default."""
-    options = dict(part.split("=", 1) for part in row["variant"].split(",") if "=" in part)
-    known = SCHEDULES.get(spec.rule.partition("+")[0])  # none: a baseline or a control
-    defaults = {"q": 0.9, "base": 0.2, **(known.signature.defaults if known else {}), **json.loads(row["defaults"])}
-    wanted = dict(spec.options)
-    return set(options) <= set(wanted) and all(
-        _same(options.get(name, str(defaults.get(name, ""))), value) for name, value in wanted.items()
-    )
+def having(runs: pl.DataFrame, test: Callable[[Method], bool]) -> pl.Expr:
+    """Rows whose method passes a test."""
+    definitions = runs["definition"].unique()
+    return pl.col("definition").is_in([text for text in definitions if test(method_of(text))])
 
 
 class Evidence:
@@ -71,35 +58,43 @@ class Evidence:
     the baseline ends above its untrained policy and above random actions in fewer than four seeds of five (`LEARNED`).
     """
 
-    def __init__(self, runs: pl.DataFrame) -> None:
+    def __init__(self, gathered: Gathered) -> None:
+        runs, configs = gathered
         keys = ["group", "task", "steps"]
         groups = runs.group_by(keys, maintain_order=True).len()
         groups = groups.sort("steps", "len", descending=True, maintain_order=True).with_row_index("rank")
-        label = pl.col("method").str.extract(r"^([^+\[]+)")
+        label = pl.col("carrier").replace({name: label for label, name in NAMES.items()})
         self.runs = runs.with_columns(label=label).join(groups.drop("len"), on=keys, maintain_order="left")
-        steady = self.runs.filter(pl.col("method") == pl.col("label"), pattern=STEADY)  # baselines
+        steady = self.runs.filter(having(runs, lambda method: method == Method(method.carrier)), pattern=STEADY)
         gains = steady.group_by("rank", pl.col("label").alias("carrier"))
         self._gains = gains.agg(pl.col("nauc_task_safe").mean().alias("gain"))
         self.idle = gains.agg(idle=~HAS_LEARNED).filter("idle")
-        self._methods: dict[int, list[dict[str, Any]]] = {}  # by rank
+        self._constants = having(runs, lambda method: method.follows("fixed"))
+        self._configs: dict[tuple[int, str], StudyConfig] = {}  # (rank, carrier) -> one of the group's
+        self._methods: dict[tuple[int, str], dict[Any, str]] = {}  # (rank, carrier) -> identity -> name
         for row in self.runs.unique(["rank", "method"], maintain_order=True).rows(named=True):
-            self._methods.setdefault(row["rank"], []).append(row)
+            cell, config = (row["rank"], row["label"]), configs[row["study"], row["task"], row["carrier"]]
+            self._configs.setdefault(cell, config)
+            key = identity(config, method_of(row["definition"]))
+            self._methods.setdefault(cell, {}).setdefault(key, row["method"])
 
     def groups(self) -> list[pl.DataFrame]:
         """The runs of each group."""
         return self.runs.sort("rank", maintain_order=True).partition_by("rank", maintain_order=True)
 
-    def named(self, rank: int, carrier: str, spec: Spec) -> str | None:
-        """The method of this carrier that ``spec`` describes, or None."""
-        own = [row for row in self._methods[rank] if row["label"] == carrier]
-        if spec == BASELINE:
-            return carrier if any(row["method"] == carrier for row in own) else None
-        same = (row for row in own if _parts_of(row["schedule"]) == _parts_of(spec.rule) and _has(row, spec))
-        return next((row["method"] for row in same), None)
+    def named(self, rank: int, carrier: str, method: str) -> str | None:
+        """Name of a method, as it is typed in `--schedules`, on a carrier; None if the group lacks it.
+
+        Options that are not given are those of the group's studies.
+        """
+        if (cell := (rank, carrier)) not in self._methods:
+            return None
+        key = identity(self._configs[cell], parsed(method, carrier))
+        return self._methods[cell].get(key)
 
     def best_constant(self, rank: int, carrier: str, pattern: str) -> str | None:
         """The constant weight of highest mean return here, chosen in hindsight; None where there are not two."""
-        finite = pl.col("constant") & pl.col("mean_return").is_finite()
+        finite = self._constants & pl.col("mean_return").is_finite()
         own = self.runs.filter(finite, rank=rank, label=carrier, pattern=pattern)
         scores: dict[str, dict[str, dict[int, float]]] = {}
         for method, seed, value in own.select("method", "seed", "mean_return").iter_rows():
@@ -111,7 +106,7 @@ class Evidence:
         if side.hindsight:
             names = [self.best_constant(rank, carrier, pattern)]
         else:
-            names = [self.named(rank, carrier, spec) for spec in side.methods]
+            names = [self.named(rank, carrier, method) for method in side.methods]
         return [name for name in names if name is not None] if None not in names else []
 
     def pairs(
@@ -160,7 +155,7 @@ class Evidence:
 class Side(NamedTuple):
     """One side of a comparison: the mean over methods, or zero where there is none."""
 
-    methods: tuple[Spec, ...] = ()
+    methods: tuple[str, ...] = ()  # as in `--schedules`
     pattern: str = ""  # under which they are measured; empty: the cell's own
     hindsight: bool = False  # instead of methods the best constant weight of the cell, chosen in hindsight
 

@@ -7,18 +7,21 @@
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from experiments.measure.comparisons import constants_of
 from experiments.measure.curves import Metric
 from experiments.measure.runs import run_metrics
-from experiments.measure.study import RecordedRun, carrier_of, load_study
+from experiments.measure.study import RecordedRun, load_study
 from experiments.study import store
+from experiments.study.codec import decode, encode
+from experiments.study.config import StudyConfig, config_from_json
 from experiments.study.folder import Owner
+from experiments.study.method import Method
 from experiments.study.store import open_results
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -37,8 +40,10 @@ _METRICS = ("mean_return", "final_return", "nauc_task", "nauc_task_safe", "drop_
             "recovery", "recovery_robust", "recovery_null", "recovery_vs_steady",
             "mean_entropy_weight", "saturation_min", "saturation_max", "responsiveness")  # fmt: skip
 _COLUMNS = ("study", "group", "family", "task", "preset", "steps", "trained", "channels", "carrier", "method",
-            "schedule", "variant", "defaults", "constant", "pattern", "seed", "status", "gradient_steps", "floor",
-            "untrained", *_METRICS, "weight_noise")  # fmt: skip
+            "definition", "pattern", "seed", "status", "gradient_steps", "floor", "untrained", *_METRICS,
+            "weight_noise")  # fmt: skip
+#: (study, task, carrier) -> the configuration of its runs.
+Configs = Mapping[tuple[str, str, str], StudyConfig]
 
 
 class Record(NamedTuple):
@@ -47,6 +52,25 @@ class Record(NamedTuple):
     curves: pl.DataFrame
     runs: pl.DataFrame
     studies: dict[str, Any]  # name -> configuration, versions, device, commit, seconds
+
+
+class Gathered(NamedTuple):
+    """The runs of records and studies, with their configurations."""
+
+    runs: pl.DataFrame
+    configs: Configs
+
+
+@cache
+def method_of(definition: str) -> Method:
+    """The method of a row of ``runs.parquet``; custom objects are stand-ins."""
+    return decode(Method, json.loads(definition), "definition")
+
+
+def methods_of(runs: pl.DataFrame) -> dict[str, Method]:
+    """Name in tables -> method, of some rows."""
+    names = runs.select("method", "definition").unique("method", maintain_order=True)
+    return {name: method_of(definition) for name, definition in names.iter_rows()}
 
 
 def read(folder: Path = GRID) -> Record:
@@ -85,7 +109,7 @@ def write(out: Path, curves: pl.DataFrame, studies: Mapping[str, Any], alone: pl
     store.write_json(out / STUDIES, studies)
 
 
-def gather(places: Sequence[Path]) -> pl.DataFrame:
+def gather(places: Sequence[Path]) -> Gathered:
     """The runs of records and of finished studies, whose checksums are checked; studies alike share a group.
 
     Args:
@@ -96,15 +120,34 @@ def gather(places: Sequence[Path]) -> pl.DataFrame:
     """
     folders = list(dict.fromkeys(folder for place in places for folder in _folders(place)))
     records = [folder for folder in folders if (folder / STUDIES).exists()]
-    loaded = {path.as_posix(): _study(path) for path in folders if path not in records}
-    loaded = {name: each for name, each in loaded.items() if not each[0]["config"].get("observe")}  # a reference
-    # Rows without curves, of which only scores are stored, are no evidence.
-    frames = [(own := read(folder)).runs.filter(pl.col("study").is_in(list(own.studies))) for folder in records]
+    frames: list[pl.DataFrame] = []
+    studies: dict[str, Any] = {}
+    for folder in records:
+        stored = read(folder)
+        # Rows without curves, of which only scores are stored, are no evidence.
+        frames.append(stored.runs.filter(pl.col("study").is_in(list(stored.studies))))
+        studies |= stored.studies
+    loaded: dict[str, Any] = {}
+    curves: list[pl.DataFrame] = []
+    for folder in (folder for folder in folders if folder not in records):
+        about, rows = _study(folder)
+        if not about["config"].get("observe"):  # a reference
+            loaded[folder.as_posix()] = about
+            curves.append(rows.with_columns(study=pl.lit(folder.as_posix())))
     if loaded:
-        curves = [rows.with_columns(study=pl.lit(name)) for name, (_, rows) in loaded.items()]
-        studies = {name: about for name, (about, _) in loaded.items()}
-        frames.append(scores(pl.concat(curves, how="diagonal_relaxed"), studies))
-    return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=list(_COLUMNS))
+        frames.append(scores(pl.concat(curves, how="diagonal_relaxed"), loaded))
+    runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=list(_COLUMNS))
+    return Gathered(runs, _configs(studies | loaded))
+
+
+def _configs(studies: Mapping[str, Any]) -> Configs:
+    configs: dict[tuple[str, str, str], StudyConfig] = {}
+    for name, study in studies.items():
+        for data in study["config"].get("merged") or [study["config"]]:
+            config = config_from_json(data)
+            for carrier in config.carriers:
+                configs[name, config.task, carrier] = config
+    return configs
 
 
 def _folders(place: Path) -> list[Path]:
@@ -153,7 +196,7 @@ def scores(curves: pl.DataFrame, studies: Mapping[str, Any]) -> pl.DataFrame:
             rows += _scored(group, [own[(name,)] for name, _ in group], studies)
         except (KeyError, TypeError) as error:
             raise ValueError(f"{group[0][0]}: config, manifest and curves do not fit together ({error!r})") from error
-    return pl.DataFrame(rows, list(_COLUMNS), orient="row", infer_schema_length=None)
+    return pl.DataFrame(rows, list(_COLUMNS), infer_schema_length=None)
 
 
 _Group = list[tuple[str, Mapping[str, Any]]]  # (study, its configuration)
@@ -188,7 +231,7 @@ def _began(config: Mapping[str, Any], common: Collection[str]) -> dict[str, Any]
     return {name: value for name, value in (config.get("warm_start") or {}).items() if name not in apart}
 
 
-def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str, Any]) -> list[tuple]:
+def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str, Any]) -> list[dict[str, Any]]:
     frames: list[pl.DataFrame] = []
     sources: dict[tuple, str] = {}  # run -> study
     unfinished: list[Mapping[str, Any]] = []
@@ -206,27 +249,40 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
     manifest = {"runs": unfinished, "floors": of[0]["floors"] or {}, "patterns": patterns}
     rows = pl.concat(frames, how="diagonal_relaxed")
     study = load_study(rows, {**first, "merged": configs}, manifest)
-    labels = {m: tuple(r) for m, *r in rows.select("method", "carrier", "schedule", "variant").unique().iter_rows()}
-    settings = {name: own for config in reversed(configs) for name, own in config.get("settings", {}).items()}
-    constants, floor = set(constants_of(study)), study.floors.get(task, NAN)
-    steps, trained = study.horizons[task], bool(first.get("warm_start"))
-    channels = ",".join(map(str, (first.get("options") or {}).get("channels", ())))
-    out = []
+    same = {
+        "group": group[0][0],
+        "task": task,
+        "preset": str(first.get("preset", "")),
+        "steps": int(study.horizons[task]),
+        "trained": bool(first.get("warm_start")),
+        "channels": ",".join(map(str, (first.get("options") or {}).get("channels", ()))),
+        "floor": study.floors.get(task, NAN),
+    }
+    definitions = {name: json.dumps(encode(method)) for name, method in study.definitions.items()}
+    scored = []
     for key, run in study.runs.items():
-        source, found = sources[key[2:]], run_metrics(study, key)
-        carrier, rule, variant = labels.get(key.method, (carrier_of(key.method).lower(), "", ""))
-        updates = found["gradient_steps"].value if "gradient_steps" in found else NAN
+        source, metrics = sources[key[2:]], run_metrics(study, key)
+        carrier = study.definitions[key.method].carrier.name
+        updates = metrics["gradient_steps"].value if "gradient_steps" in metrics else NAN
         parts = (studies[source]["parts"] or {}).get(carrier, {})
-        updates = parts.get("updates") if np.isnan(updates) else int(updates)
-        defaults = json.dumps(dict(settings.get(carrier, {}).get("schedule", {})))
-        untrained = float(run.curve.returns[0]) if run.curve else NAN
-        values = [float(found.get(metric, Metric(NAN)).value) for metric in _METRICS]
-        out.append((
-            source, group[0][0], key.family, task, str(first.get("preset", "")), int(steps), trained, channels, carrier,
-            key.method, rule or "", variant or "", defaults, key.method in constants, key.pattern, key.seed,
-            run.problem or "finished", updates, floor, untrained, *values, _noise(run, steps),
-        ))  # fmt: skip
-    return out
+        row = {
+            **same,
+            "study": source,
+            "family": key.family,
+            "carrier": carrier,
+            "method": key.method,
+            "definition": definitions[key.method],
+            "pattern": key.pattern,
+            "seed": key.seed,
+            "status": run.problem or "finished",
+            "gradient_steps": parts.get("updates") if np.isnan(updates) else int(updates),
+            "untrained": float(run.curve.returns[0]) if run.curve else NAN,
+            "weight_noise": _noise(run, study.horizons[task]),
+        }
+        for metric in _METRICS:
+            row[metric] = float(metrics.get(metric, Metric(NAN)).value)
+        scored.append(row)
+    return scored
 
 
 def _noise(run: RecordedRun, steps: float) -> float:

@@ -1,12 +1,13 @@
 """Tables of a record as Markdown, the paper's own beside ours, and the figure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from aesjax.schedules import aes
 from experiments.measure.comparisons import (
     BETTER,
     ENOUGH,
@@ -20,8 +21,7 @@ from experiments.measure.comparisons import (
 from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, paper_table
-from experiments.paper.design import APPENDIX, TASKS, of
-from experiments.paper.evidence import BASELINE as OWN
+from experiments.paper.design import APPENDIX, TASKS
 from experiments.paper.evidence import (
     CARRIERS,
     HAS_LEARNED,
@@ -31,16 +31,22 @@ from experiments.paper.evidence import (
     Evidence,
     Side,
     expected,
+    having,
     levels_of,
     measure,
 )  # fmt: skip
+from experiments.paper.record import Gathered, method_of, methods_of
 from experiments.report.draw import canvas_to_files
 from experiments.report.plots import PALETTE, REFERENCE_INK
 from experiments.study import store
+from experiments.study.method import BASELINE as OWN
+from experiments.study.method import Method
+from experiments.study.text import number
 
 #: Seeds on which kappa and the constant are chosen, and seeds on which their differences are reported.
 CHOOSING, REPORTING = range(1, 6), range(6, 11)
 _SETTING = ("task", "steps", "carrier")
+_IN_GRID = ~pl.col("study").str.starts_with("appendix")
 _Key = tuple[str, str]  # row of a table, pattern
 
 
@@ -75,6 +81,17 @@ BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT = (
 )
 
 
+def _kappa(method: Method) -> float:
+    """Factor of AES; the published one is 1."""
+    return method.in_force.given.get("kappa", 1.0)
+
+
+def _plays(method: Method, control: str) -> bool:
+    """Whether a method is this control of AES with its default options."""
+    played = method.control
+    return played is not None and played.name == control and played.of == Method(method.carrier, aes())
+
+
 #: Words -> metric. nAUC divides mean return by one level per task.
 METRICS = {
     "mean return, and so nAUC": "mean_return",
@@ -90,10 +107,11 @@ def settings(runs: pl.DataFrame, metric: str = "mean_return") -> Iterator[Settin
     Args:
       metric: of the contrasts; mean return chooses kappa and the constant.
     """
-    runs = runs.filter(~pl.col("study").str.starts_with("appendix"))
-    for (task, steps, carrier, *_), own in runs.group_by(_SETTING, maintain_order=True):
-        steady = own.filter(~pl.col("method").str.contains(r"\+"), pattern=STEADY)
-        enough = own["seed"].n_unique() >= ENOUGH and {"aes", "fixed"} <= set(own["schedule"])
+    for (task, steps, carrier, *_), own in runs.filter(_IN_GRID).group_by(_SETTING, maintain_order=True):
+        methods = methods_of(own).values()
+        steady = own.filter(having(own, lambda method: method.is_baseline), pattern=STEADY)
+        compared = all(any(method.follows(name) for method in methods) for name in ("aes", "fixed"))
+        enough = own["seed"].n_unique() >= ENOUGH and compared
         if enough and steady.select(HAS_LEARNED).item():
             yield _setting(task, steps, carrier, own, metric)
 
@@ -104,24 +122,30 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     first = runs.filter(pl.col("seed").is_in(list(CHOOSING if chosen else seeds)))
     # A method with a run that diverged is not chosen.
     level, weight = pl.col("mean_return").mean().fill_nan(-np.inf), pl.col("mean_entropy_weight").mean()
-    means = first.group_by("method", "schedule", "variant").agg(level, weight)
-    means = means.sort("mean_return", "method", descending=True).rows(named=True)
-    constants = [m for m in means if m["schedule"] == "fixed" and m["mean_entropy_weight"] > 0.0]
-    rules = [m["method"] for m in means if m["schedule"] == "aes"]
-    tests = {
-        BASELINE: lambda m: "+" not in m["method"],
-        PUBLISHED: lambda m: m["schedule"] == "aes" and "kappa" not in m["variant"],
-        TUNED: lambda m: chosen and m["method"] == rules[0],
-        RATIO: lambda m: m["schedule"] == "aes_r",
-        LEVEL: lambda m: m["schedule"] == "constant_at_mean:of=aes",
-        TIMING: lambda m: m["schedule"] == "permuted:of=aes",
-        ZERO: lambda m: m["schedule"] == "fixed" and m["mean_entropy_weight"] == 0.0,
+    means = first.group_by("method").agg(level, weight)
+    means = means.sort("mean_return", "method", descending=True)
+    weights = dict(means.select("method", "mean_entropy_weight").iter_rows())
+    definitions, names = methods_of(first), list(weights)  # best first
+    constants = [name for name in names if definitions[name].follows("fixed") and weights[name] > 0.0]
+    rules = [name for name in names if definitions[name].follows("aes")]
+    tests: Mapping[str, Callable[[str], bool]] = {
+        BASELINE: lambda name: definitions[name].is_baseline,
+        PUBLISHED: lambda name: name in rules and _kappa(definitions[name]) == 1.0,
+        TUNED: lambda name: chosen and name == rules[0],
+        RATIO: lambda name: definitions[name].follows("aes_r"),
+        LEVEL: lambda name: _plays(definitions[name], "constant_at_mean"),
+        TIMING: lambda name: _plays(definitions[name], "permuted"),
+        ZERO: lambda name: definitions[name].follows("fixed") and weights[name] == 0.0,
     }
-    methods = {row: m["method"] for row, test in tests.items() for m in means if test(m)}
-    levers = (m for m in means if "+" in m["schedule"] and ":of=" not in m["schedule"])
-    methods |= {f"`{m['method'].partition('+')[2]}`": m["method"] for m in levers}
-    own = [m["method"] for m in constants if not m["variant"]]
-    constant = constants[0]["method"] if chosen else (own or [methods[BASELINE]])[0]
+    methods: dict[str, str] = {}
+    for row, test in tests.items():
+        for name in filter(test, names):
+            methods[row] = name
+    for name in names:
+        if (method := definitions[name]).adaptations:
+            methods[f"`{name.removeprefix(f'{method.carrier.label}+')}`"] = name
+    own = [name for name in constants if not definitions[name].values]
+    constant = constants[0] if chosen else (own or [methods[BASELINE]])[0]
     steady = runs.filter(method=methods[BASELINE], pattern=STEADY)
     margin = max(0.0, MARGIN * (steady["mean_return"].mean() - steady["floor"][0]))
     others = {row: m for row, m in methods.items() if m != constant and (row != TUNED or m != methods[PUBLISHED])}
@@ -234,15 +258,15 @@ def tables_of(setting: Setting) -> str:
     weights = dict(runs.group_by("method").agg(pl.col("mean_entropy_weight").mean()).iter_rows())
     head, parts = ["no drift" if pattern == STEADY else pattern for pattern in setting.patterns], [f"### {title}"]
     if setting.tuned:
-        own = runs.filter(method=setting.methods[TUNED])
-        kappa = own["variant"][0].rpartition("kappa=")[2] or "1"
-        kinds = (pl.col("schedule") == "aes", (pl.col("schedule") == "fixed") & (pl.col("mean_entropy_weight") > 0))
-        sizes = [runs.filter(kind)["method"].n_unique() for kind in kinds]
+        methods = methods_of(runs)
+        kappa = number(_kappa(methods[setting.methods[TUNED]]))
+        rules = [name for name, method in methods.items() if method.follows("aes")]
+        constants = [name for name, method in methods.items() if method.follows("fixed") and weights[name] > 0.0]
         read = (
             f"read: mean return minus the chosen constant's, ± half of the 95 % t interval, paired by seed. {common} "
-            f"Seeds 1 to 5 chose kappa {kappa} of {sizes[0]} and the constant {weights[setting.constant]:.2g} of "
-            f"{sizes[1]}. Seeds 6 to 10 are reported. Holm family: the {len(setting.tuned)} contrasts of this table. "
-            f"Margin of equivalence: {setting.margin:.2f}."
+            f"Seeds 1 to 5 chose kappa {kappa} of {len(rules)} and the constant {weights[setting.constant]:.2g} of "
+            f"{len(constants)}. Seeds 6 to 10 are reported. Holm family: the {len(setting.tuned)} contrasts of this "
+            f"table. Margin of equivalence: {setting.margin:.2f}."
         )
         level = runs.filter(pl.col("seed").is_in(list(REPORTING)), method=setting.constant)
         means = dict(level.group_by("pattern").agg(pl.col("mean_return").mean()).iter_rows())
@@ -286,9 +310,9 @@ def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def paper_tables(runs: pl.DataFrame) -> str:
+def paper_tables(gathered: Gathered) -> str:
     """The paper's two main tables, ours beside the paper's, and the runs behind them."""
-    evidence, sides, every = Evidence(runs), (Side((of("aes"),)), Side((OWN,))), [STEADY, *PATTERNS]
+    evidence, sides, every = Evidence(gathered), (Side(("aes",)), Side((OWN,))), [STEADY, *PATTERNS]
     levels = evidence.pairs(*sides, "nauc_task_safe", expected(every))
     drops = evidence.pairs(*sides, "drop_run_safe", expected())
     times = evidence.pairs(*sides, "recovery", expected(("abrupt",)))
@@ -317,7 +341,7 @@ def paper_tables(runs: pl.DataFrame) -> str:
     used = pl.concat([levels, drops, times]).select("task", "carrier", "rank").unique(["task", "carrier"], keep="last")
     idle = evidence.idle.join(evidence.runs.select("rank", "task").unique(), on="rank").select(used.columns)
     behind = [
-        [f"`{t}` {c}", *_scale(evidence.runs.filter(rank=rank, label=c), c), "above" if learned else "not learned"]
+        [f"`{t}` {c}", *_scale(evidence.runs.filter(rank=rank, label=c)), "above" if learned else "not learned"]
         for frame, learned in ((used, True), (idle, False))
         for t, c, rank in frame.sort("task", "carrier", "rank").iter_rows()
     ]
@@ -334,28 +358,30 @@ def _beside(found: pl.DataFrame, paper: Sequence[Any], factor: float, places: in
     return f"{' → '.join(str(each) for each in paper)}; {ours}"
 
 
-def _scale(runs: pl.DataFrame, carrier: str) -> list[str]:
-    first, own = runs.row(0, named=True), runs.filter(method=carrier, pattern=STEADY)
+def _scale(runs: pl.DataFrame) -> list[str]:
+    first = runs.row(0, named=True)
+    own = runs.filter(having(runs, lambda method: method == Method(method.carrier)), pattern=STEADY)
     levels = ["" if own.is_empty() else f"{own[name].mean():,.0f}" for name in ("untrained", "final_return")]
     begin = "trained" if first["trained"] else "untrained"
     drift = "other ranges" if "=" in first["channels"] else "the task's"
     return [f"{first['steps']:,}", str(runs["seed"].n_unique()), begin, drift, *levels, f"{first['floor']:,.0f}"]
 
 
-def appendix_tables(runs: pl.DataFrame) -> str:
+def appendix_tables(gathered: Gathered) -> str:
     """The paper's tables of Appendix B, ours beside the paper's; empty where nothing of them was trained."""
-    evidence, parts = Evidence(runs), []
+    evidence, parts = Evidence(gathered), []
     ranks = evidence.runs["rank"].unique()
     for table, rows in APPENDIX.items():
         body = []
         # Only carriers with every row in one group of runs: otherwise rows would differ in more than their method.
-        full = {(c, k) for c in CARRIERS for k in ranks if all(evidence.named(k, c, spec) for spec in rows.values())}
+        full = {(c, k) for c in CARRIERS for k in ranks if all(evidence.named(k, c, text) for text in rows.values())}
         carriers = [carrier for carrier in CARRIERS if carrier in {each for each, _ in full}]
-        own = Evidence(evidence.runs.filter(pl.col("rank").is_in([rank for _, rank in full])).drop("rank", "label"))
-        for (name, spec), printed in zip(rows.items(), paper_table(table), strict=True):
+        kept = evidence.runs.filter(pl.col("rank").is_in([rank for _, rank in full])).drop("rank", "label")
+        own = Evidence(gathered._replace(runs=kept))
+        for (name, text), printed in zip(rows.items(), paper_table(table), strict=True):
             line, count = [name], 0
             for metric, column in (("nauc_task_safe", "nauc"), ("drop_run_safe", "drop_ratio")):
-                found = own.pairs(Side((spec,)), NOTHING, metric, expected(PATTERNS, carriers, TASKS["toy"]))
+                found = own.pairs(Side((text,)), NOTHING, metric, expected(PATTERNS, carriers, TASKS["toy"]))
                 m, count = measure(found) if len(found) else None, found.n_unique(["task", "carrier", "pattern"])
                 interval = "" if m is None or m.low is None else f" [{m.low:.2f}, {m.high:.2f}]"
                 line += [str(printed[column]), "no data" if m is None else f"{m.value:.2f}{interval}"]
@@ -366,14 +392,14 @@ def appendix_tables(runs: pl.DataFrame) -> str:
     return "\n".join(parts)
 
 
-#: Kinds of points in the figure: legend, mark, test of the schedule.
+#: Kinds of points in the figure: legend, mark, test of the method.
 _POINTS = (
-    ("constants", "o", lambda schedule: schedule == "fixed"),
-    ("aes, four kappas", "s", lambda schedule: schedule == "aes"),
-    ("aes, mean-matched", "D", lambda schedule: schedule.startswith("constant_at_mean")),
-    ("aes, time-permuted", "X", lambda schedule: schedule.startswith("permuted")),
-    ("aes_r", "^", lambda schedule: schedule == "aes_r"),
-    ("SAC's own tuning", "*", lambda schedule: schedule == "auto"),
+    ("constants", "o", lambda method: method.follows("fixed")),
+    ("aes, four kappas", "s", lambda method: method.follows("aes")),
+    ("aes, mean-matched", "D", lambda method: _plays(method, "constant_at_mean")),
+    ("aes, time-permuted", "X", lambda method: _plays(method, "permuted")),
+    ("aes_r", "^", lambda method: method.follows("aes_r")),
+    ("SAC's own tuning", "*", lambda method: method.follows("auto")),
 )
 
 
@@ -384,25 +410,24 @@ def figure(runs: pl.DataFrame, path: Path, task: str = "toy", pattern: str = "ab
     matplotlib.use("Agg")
     from matplotlib.figure import Figure as Canvas
 
-    own = runs.filter(task=task, pattern=pattern)
+    own = runs.filter(_IN_GRID, task=task, pattern=pattern)
     canvas, legend = Canvas(figsize=(9.6, 4.2), layout="constrained"), {}
     axes = canvas.subplots(1, 2)
     for axis, carrier in zip(axes, ("sac", "ppo"), strict=True):
-        kinds = own.filter(carrier=carrier).group_by("method", "schedule", "variant", maintain_order=True)
-        for (_, schedule, variant), part in kinds:
+        for _, part in own.filter(carrier=carrier).group_by("method", maintain_order=True):
+            method = method_of(part["definition"][0])
             value, low, high = t_interval(part["mean_return"].to_numpy())
             weight = part["mean_entropy_weight"].mean()
             if weight == 0.0:  # has no place on a logarithmic axis
                 legend["constant 0"] = axis.axhline(value, color=REFERENCE_INK, lw=0.9, ls="--", zorder=1)
                 continue
-            known = zip(PALETTE, _POINTS, strict=False)
-            for colour, (label, mark, _) in ((c, point) for c, point in known if point[2](schedule)):
-                height = [[value - low], [high - value]]
-                legend[label] = axis.errorbar(weight, value, height, fmt=mark, color=colour, ms=6, lw=1.0)
-                if schedule == "aes":
-                    text = f"κ {variant.rpartition('kappa=')[2] or '1'}"
-                    axis.annotate(text, (weight, low), (0, -10), textcoords="offset points", fontsize=8, color=colour,
-                                  ha="center")  # fmt: skip
+            for colour, (label, mark, test) in zip(PALETTE, _POINTS, strict=False):
+                if test(method):
+                    height = [[value - low], [high - value]]
+                    legend[label] = axis.errorbar(weight, value, height, fmt=mark, color=colour, ms=6, lw=1.0)
+                    kappa = f"κ {number(_kappa(method))}" if method.follows("aes") else ""
+                    below = {"xytext": (0, -10), "textcoords": "offset points", "ha": "center"}
+                    axis.annotate(kappa, (weight, low), fontsize=8, color=colour, **below)
         axis.set_xscale("log")
         axis.margins(x=0.12)
         axis.set_title(carrier.upper(), fontsize=10, fontweight="bold", loc="left")

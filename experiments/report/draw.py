@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.measure.study import RecordedStudy
 from experiments.report.figures import read, spans_decades
-from experiments.report.plots import DASHES, Axis, Look, Panel, Plot, kind_of, looks, time_axis
+from experiments.report.plots import DASHES, Axis, Look, Panel, Plot, looks, time_axis
 
 if TYPE_CHECKING:
     import polars as pl
@@ -89,11 +89,7 @@ def _legend(plot: Plot) -> dict[str, Look]:
     """One entry per line style, named without the carrier if carriers share it."""
     if len(plot.columns) < 2:
         return dict(plot.looks)
-    shared: dict[str, Look] = {}
-    for name, look in plot.looks.items():
-        method = any(name == c or name.startswith((c + "+", c + "[")) for c in plot.columns)
-        shared[(kind_of(name).lstrip("+") or "baseline") if method else name] = look
-    return shared
+    return {look.shared or name: look for name, look in plot.looks.items()}
 
 
 def _panel(axis, panel: Panel, plot: Plot) -> None:
@@ -136,7 +132,7 @@ def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str
     """A matplotlib Figure of one column of the curves under one pattern: mean over seeds and range per method."""
     from matplotlib.figure import Figure
 
-    task, look = rows["task"][0], looks(study.methods())
+    task, look = rows["task"][0], looks(study)
     axis = time_axis(study, task, pattern)
     figure = Figure(figsize=(8, 4), layout="constrained")
     canvas = figure.subplots()

@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.measure.curves import nan_mean
 from experiments.measure.stats import draw_resamples
-from experiments.measure.study import RecordedStudy, carrier_of
+from experiments.measure.study import RecordedStudy
 from experiments.report.cells import number, spaced
 from experiments.report.plots import Line, Look, Panel, Plot, Row, looks, time_axis
 
@@ -97,7 +97,7 @@ class _Part(NamedTuple):
         """Carrier -> its methods, in order of appearance; one column of panels per carrier."""
         groups: dict[str, list[str]] = {}
         for method in self.rows["method"].unique(maintain_order=True):
-            groups.setdefault(carrier_of(method), []).append(method)
+            groups.setdefault(self.study.carrier(method), []).append(method)
         return groups
 
     @property
@@ -142,7 +142,7 @@ def plots_of(
       manifest: may have ``oracle``, the optimal return over training by task, pattern and seed.
       strong: emphasised methods, as in `looks`.
     """
-    look, plots = looks(study.methods(), strong), []
+    look, plots = looks(study, strong), []
     for task in dict.fromkeys(key.task for key in study.runs):
         rows = curves.filter(task=task)
         for pattern in (name for name in study.patterns if name in set(rows["pattern"])):

@@ -1,13 +1,13 @@
 """Content and style of a figure, used by the still pictures and the page's live charts."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.measure.study import STEADY, RecordedStudy, carrier_of
+from experiments.measure.study import STEADY, RecordedStudy
 
 # After Okabe and Ito: a contrast of 3:1 with white, distinguishable with deuteranopia. Baselines are black.
 PALETTE = "#0072B2 #D55E00 #009E73 #CC79A7 #A29636 #1E90FF #8C6D1F #4020D0 #B03060 #5B7F3A".split()
@@ -27,6 +27,7 @@ class Look(NamedTuple):
     dash: int = 0  # index into `DASHES`
     width: float = 1.6  # points
     strong: bool = True  # whether it is emphasised and has a band among `MANY` lines
+    shared: str = ""  # a method's name without its carrier, for legends of several carriers
 
     @property
     def colour(self) -> str:
@@ -34,25 +35,22 @@ class Look(NamedTuple):
         return {-1: BASELINE, -2: REFERENCE_INK}.get(self.ink) or PALETTE[self.ink]
 
 
-def kind_of(method: str) -> str:
-    """A method's label after the carrier: ``+AES[kappa=0.3]``; empty for a baseline."""
-    return method[len(carrier_of(method)) :]
-
-
-def looks(methods: Sequence[str], strong: Collection[str] = ()) -> dict[str, Look]:
+def looks(study: RecordedStudy, strong: Collection[str] = ()) -> dict[str, Look]:
     """Style per method, by its label after the carrier, so that AES has one style on SAC and on PPO.
 
     Of `MANY` methods and more only baselines and those in ``strong`` are emphasised.
-
-    >>> looks(["SAC", "SAC+AES", "PPO+AES"])["SAC+AES"] == looks(["SAC", "SAC+AES", "PPO+AES"])["PPO+AES"]
-    True
     """
-    kinds = list(dict.fromkeys(kind_of(m) for m in methods if kind_of(m)))
-    inks, strokes = len(PALETTE), len(DASHES) - 1
+    kinds = {method: method.removeprefix(study.carrier(method)) for method in study.methods()}
+    inks, strokes, few = len(PALETTE), len(DASHES) - 1, len(kinds) < MANY
     # After each round of colours the strokes advance by one, so that the first forty styles differ.
-    chosen = {kind: Look(i % inks, 1 + (i + i // inks) % strokes) for i, kind in enumerate(kinds)}
-    few = len(methods) < MANY
-    return {m: chosen.get(kind_of(m), Look(-1))._replace(strong=few or m in strong or not kind_of(m)) for m in methods}
+    chosen = {"": Look(-1)}
+    for i, kind in enumerate(dict.fromkeys(filter(None, kinds.values()))):
+        chosen[kind] = Look(i % inks, 1 + (i + i // inks) % strokes)
+    styles = {}
+    for method, kind in kinds.items():
+        emphasised = few or method in strong or not kind
+        styles[method] = chosen[kind]._replace(strong=emphasised, shared=kind.lstrip("+") or "baseline")
+    return styles
 
 
 class Axis(NamedTuple):

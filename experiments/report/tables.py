@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from experiments.measure.comparisons import LOWER_IS_BETTER, NOT_SIGNIFICANT
-from experiments.measure.study import carrier_of
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, round_half_up
 from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, cell, counted, number
 from experiments.report.plots import MANY
@@ -225,8 +224,8 @@ def hindsight_table(look: Lookup) -> Table:
     for scope in look.scopes():
         for pattern in look.patterns:
             rows = []
-            for carrier in dict.fromkeys(map(carrier_of, look.methods)):
-                own = {m: look.get(scope, m, pattern, "mean_return") for m in look.methods if carrier_of(m) == carrier}
+            for carrier in dict.fromkeys(look.carriers.values()):
+                own = {m: look.get(scope, m, pattern, "mean_return") for m, c in look.carriers.items() if c == carrier}
                 valued = {m: row for m, row in own.items() if row and math.isfinite(row["value"])}
                 constants = [m for m in valued if m in look.constants]
                 if len(constants) > 1:

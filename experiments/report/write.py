@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.measure.study import STEADY, RecordedStudy, axes_of, carrier_of, load_study
+from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study
 from experiments.measure.summary import summarise
 from experiments.report.cells import Lookup, number, spaced
 from experiments.report.draw import canvas_to_files, draw, sketch_sweep
@@ -97,7 +97,7 @@ def _page(
     if len(look.methods) >= MANY and forests:
         conclusion, forests = forests[0].conclusion, [forest.ordered for forest in forests]
         strong = [row.method for row in sorted(forests[0].rows, key=forests[0].gain)[-3:]]
-    colours, metric = looks(look.methods, strong), METRIC_NAMES[found[0].metric] if found else ""
+    colours, metric = looks(study, strong), METRIC_NAMES[found[0].metric] if found else ""
     swept = list(_sweeps(study, config, frame))
     if swept:  # curves of a few settings only
         shown = {*strong, *frame.filter(pl.all_horizontal(pl.col(axes_of(config)).is_null()))["method"]}
@@ -110,7 +110,7 @@ def _page(
     shown = {"config": dict(config), "manifest": {k: v for k, v in manifest.items() if k not in ("runs", "oracle")}}
     return Page(
         title=f"Entropy schedules under drift: {dict(facts)['task']}, "
-        + ", ".join(dict.fromkeys(map(carrier_of, look.methods))),
+        + ", ".join(dict.fromkeys(map(study.carrier, look.methods))),
         subtitle=_subtitle(study, dict(facts)),
         status=status,
         problems=problems,

@@ -168,6 +168,16 @@ class Method:
         return SCHEDULES[self.carrier.baseline]() if self.schedule is None else self.schedule
 
     @property
+    def is_baseline(self) -> bool:
+        """Whether the method is its carrier alone."""
+        return self.schedule is None and not self.adaptations and self.control is None
+
+    def follows(self, schedule: str) -> bool:
+        """Whether the weight follows this registered schedule and nothing else is adjusted."""
+        alone = self.control is None and not self.adaptations
+        return alone and self.in_force.factory is SCHEDULES[schedule]
+
+    @property
     def driver(self) -> Schedule | None:
         """The schedule whose ratio drives the adaptations; None if they read no ratio."""
         return driver_of(self.in_force, self.adaptations, self.signal)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -210,13 +210,13 @@ def _equal_rows(config: StudyConfig, carrier: str) -> list[list[Row]]:
     """Rows in table order; equal rows, such as `fixed` and a fixed baseline, train once, under the first name."""
     found: dict[Any, list[Row]] = {}
     for row in (row for method in config.methods_of(carrier) for row in _rows_of(config, method)):
-        found.setdefault(_identity(config, row), []).append(row)
+        found.setdefault(identity(config, row.method), []).append(row)
     return list(found.values())
 
 
-def _identity(config: StudyConfig, row: Row) -> Any:
-    """Key that is equal for rows that train equal runs, with all options resolved."""
-    method, carrier = row.method, row.method.carrier
+def identity(config: StudyConfig, method: Method) -> Any:
+    """Key that is equal for methods that train equal runs, with all options resolved."""
+    carrier = method.carrier
 
     def resolved(schedule: Schedule) -> Any:
         signature, proxy = schedule.factory.signature, method.proxy or config.proxy
@@ -234,6 +234,26 @@ def _identity(config: StudyConfig, row: Row) -> Any:
         *sorted(hyper.items()),
         method.coupling,
         method.control,
+    )
+
+
+def plain(config: StudyConfig, method: Method) -> Method:
+    """The method without the numbers that equal the study's, which trains equal runs."""
+
+    def differing(given: Mapping[str, float], part: str = "") -> dict[str, float]:
+        return {name: value for name, value in given.items() if value != _default(config, method, part + name)}
+
+    control, schedules = method.control, (method.schedule, method.signal)
+    schedule, signal = (each and Schedule(each.factory, differing(each.given)) for each in schedules)
+    adaptations = [each.factory(**differing(each.given, f"{each.factory.name}.")) for each in method.adaptations]
+    return replace(
+        method,
+        schedule=schedule,
+        adaptations=tuple(adaptations),
+        proxy=None if method.proxy == config.proxy else method.proxy,
+        signal=signal,
+        control=control and replace(control, of=plain(config, control.of)),
+        hyper=differing(method.hyper),
     )
 
 

@@ -46,7 +46,6 @@ def make_curves(methods, patterns=PATTERNS, seeds=range(1, 6), *, task="toy", fa
                 returns = level * (1 - hurt) + rng.normal(0, 0.4, len(u)) + rng.normal(0, 0.5)
                 weight = 0.2 * (1 + (rank > 0) * np.exp(-8 * ((5 * u - 0.06) % 1)) * (pattern != "steady"))
                 labels = {"family": family, "task": task, "method": method, "carrier": method.split("+")[0].lower()}
-                labels |= {"schedule": "aes" if "+" in method else "baseline", "variant": ""}
                 columns = labels | {
                     "pattern": pattern,
                     "seed": seed,
@@ -80,15 +79,14 @@ def drift_of(pattern, u, rng):
     }[pattern]
 
 
-def config(**changes):
-    """The part of ``config.json`` that the metrics read, and some settings for the header."""
-    return {
-        "task": "toy",
-        "steps": STEPS,
-        "segments": 5,
-        "preset": "quick",
-        "replay_capacity": 5_000,
-    } | changes
+@cache
+def _defined(carriers, schedules):
+    return config_of(carriers, schedules, steps=STEPS, evaluations=100).to_json()
+
+
+def config(carriers="sac,ppo,sql,meow", schedules="baseline,aes,aes_r", **changes):
+    """The configuration of a study of these methods."""
+    return {**_defined(carriers, schedules), **changes}
 
 
 def manifest(curves, floor=3.0, diverged=()):
@@ -142,4 +140,4 @@ def uneven():
             run["status"] = "diverged"
     info["runs"].append({"task": "toy", "method": "SAC", "pattern": "linear", "seed": 9, "status": ""})
     info["floors"]["b"] = -28.0
-    return curves, config(steps={"toy": STEPS, "b": STEPS}), info
+    return curves, config(steps={"toy": STEPS, "b": STEPS}, merged=[config()]), info

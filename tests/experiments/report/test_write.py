@@ -10,7 +10,7 @@ import pytest
 from experiments.report import write, write_report
 from experiments.report.page import Page as PageOfReport
 from experiments.study.store import write_manifest
-from tests.experiments.measure.synthetic import make_curves, manifest
+from tests.experiments.measure.synthetic import config, make_curves, manifest
 from tests.experiments.report.pages import SMALL_WINDOW, TROUBLED, Page, configure, save
 
 PATTERNS = ("steady", "abrupt")  # of the shared pages
@@ -123,19 +123,20 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
 
 
 def test_text_from_the_data_is_escaped_in_page_and_tables(tmp_path):
-    method, reason = "SAC+AES[<script>=1]", "</li><script>alert('\"')</script>"
+    method, reason = "SAC+<script>", "</li><script>alert('\"')</script>"
     curves = make_curves(("SAC", method), ("abrupt",), [1, 2], every=5_000)
     info = manifest(curves, diverged=[(method, "abrupt", 2)])
     for run in info["runs"]:
         run |= {"reason": reason} if run["status"] == "diverged" else {}
     directory = save(tmp_path, curves, runs=info["runs"], commit="<script>")
+    configure(directory, **config("sac", "baseline,aes:label=<script>"))
     configure(directory, preset="<script>[x](http://evil)\n# heading")
     path = write_report(directory, replicates=FEW)
     text = path.read_text()
     page = Page(text)
     assert page.tags.count("script") == text.count("<script") == 3  # the page's own: data, library, switches
-    assert "SAC+AES[&lt;script&gt;=1]" in text
+    assert "SAC+&lt;script&gt;" in text
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
     assert method in data["plots"]["curves_toy_abrupt"]["looks"]
-    assert f"SAC+AES[<script>=1], toy, abrupt, seed 2: diverged at step 42 000 ({reason})" in page.texts
+    assert f"{method}, toy, abrupt, seed 2: diverged at step 42 000 ({reason})" in page.texts
     assert "\\<script>[x]\\(http://evil) # heading" in (path.parent / "tables.md").read_text()
