@@ -109,6 +109,10 @@ class RecordedStudy:
         """Label of a method's carrier."""
         return self.definitions[method].carrier.label
 
+    def carriers(self) -> dict[str, str]:
+        """Label of every method's carrier."""
+        return {method: self.carrier(method) for method in self.methods()}
+
     def baseline(self, method: str) -> str | None:
         """Baseline of a method's carrier with most of the method's numbers; None without one."""
         own = self.definitions[method]

@@ -58,7 +58,7 @@ class Lookup:
         rows = frame.filter(level="method").to_dicts()
         self.cells = {(r["family"], r["task"], r["method"], r["pattern"], r["metric"]): r for r in rows}
         self.methods, self.patterns = study.methods(), list(study.patterns)
-        self.carriers = {method: study.carrier(method) for method in self.methods}
+        self.carriers = study.carriers()
         self.constants, self.asides = constants_of(study), asides_of(study)
         kinds = dict.fromkeys(r["metric"].partition(":vs=")[2] for r in rows)
         self.opponents = [kind for kind in kinds if kind]  # besides the baseline

@@ -132,7 +132,7 @@ def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str
     """A matplotlib Figure of one column of the curves under one pattern: mean over seeds and range per method."""
     from matplotlib.figure import Figure
 
-    task, look = rows["task"][0], looks(study)
+    task, look = rows["task"][0], looks(study.carriers())
     axis = time_axis(study, task, pattern)
     figure = Figure(figsize=(8, 4), layout="constrained")
     canvas = figure.subplots()
@@ -149,7 +149,7 @@ def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str
     return figure
 
 
-def sketch_sweep(rows: "pl.DataFrame", against: str, metric: str) -> Any:
+def sketch_sweep(study: RecordedStudy, rows: "pl.DataFrame", against: str, metric: str) -> Any:
     """A matplotlib Figure of a metric against a swept number, with its 95 % interval; a panel per pattern.
 
     Args:
@@ -163,7 +163,8 @@ def sketch_sweep(rows: "pl.DataFrame", against: str, metric: str) -> Any:
     name = pl.col("method").str.replace(setting, "").str.replace(r",\]", "]").str.replace(r"\[\]", "")
     rows = rows.with_columns(pl.col("value", "low", "high").fill_null(float("nan")), line=name).sort(against)
     patterns, lines = (list(dict.fromkeys(rows[column])) for column in ("pattern", "line"))
-    look, numbers = looks(sorted(lines)), rows[against].drop_nulls().to_numpy()
+    carriers = {line: study.carrier(method) for line, method in sorted(rows.select("line", "method").iter_rows())}
+    look, numbers = looks(carriers), rows[against].drop_nulls().to_numpy()
     figure = Figure(figsize=(max(6.0, 3.6 * len(patterns)), 4), layout="constrained")
     for canvas, pattern in zip(figure.subplots(1, len(patterns), sharey=True, squeeze=False)[0], patterns, strict=True):
         for line in sorted(lines):

@@ -142,7 +142,7 @@ def plots_of(
       manifest: may have ``oracle``, the optimal return over training by task, pattern and seed.
       strong: emphasised methods, as in `looks`.
     """
-    look, plots = looks(study, strong), []
+    look, plots = looks(study.carriers(), strong), []
     for task in dict.fromkeys(key.task for key in study.runs):
         rows = curves.filter(task=task)
         for pattern in (name for name in study.patterns if name in set(rows["pattern"])):

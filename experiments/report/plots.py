@@ -35,12 +35,15 @@ class Look(NamedTuple):
         return {-1: BASELINE, -2: REFERENCE_INK}.get(self.ink) or PALETTE[self.ink]
 
 
-def looks(study: RecordedStudy, strong: Collection[str] = ()) -> dict[str, Look]:
+def looks(carriers: Mapping[str, str], strong: Collection[str] = ()) -> dict[str, Look]:
     """Style per method, by its label after the carrier, so that AES has one style on SAC and on PPO.
 
     Of `MANY` methods and more only baselines and those in ``strong`` are emphasised.
+
+    Args:
+      carriers: method -> label of its carrier.
     """
-    kinds = {method: method.removeprefix(study.carrier(method)) for method in study.methods()}
+    kinds = {method: method.removeprefix(carrier) for method, carrier in carriers.items()}
     inks, strokes, few = len(PALETTE), len(DASHES) - 1, len(kinds) < MANY
     # After each round of colours the strokes advance by one, so that the first forty styles differ.
     chosen = {"": Look(-1)}

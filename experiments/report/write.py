@@ -97,7 +97,7 @@ def _page(
     if len(look.methods) >= MANY and forests:
         conclusion, forests = forests[0].conclusion, [forest.ordered for forest in forests]
         strong = [row.method for row in sorted(forests[0].rows, key=forests[0].gain)[-3:]]
-    colours, metric = looks(study, strong), METRIC_NAMES[found[0].metric] if found else ""
+    colours, metric = looks(look.carriers, strong), METRIC_NAMES[found[0].metric] if found else ""
     swept = list(_sweeps(study, config, frame))
     if swept:  # curves of a few settings only
         shown = {*strong, *frame.filter(pl.all_horizontal(pl.col(axes_of(config)).is_null()))["method"]}
@@ -110,7 +110,7 @@ def _page(
     shown = {"config": dict(config), "manifest": {k: v for k, v in manifest.items() if k not in ("runs", "oracle")}}
     return Page(
         title=f"Entropy schedules under drift: {dict(facts)['task']}, "
-        + ", ".join(dict.fromkeys(map(study.carrier, look.methods))),
+        + ", ".join(dict.fromkeys(look.carriers.values())),
         subtitle=_subtitle(study, dict(facts)),
         status=status,
         problems=problems,
@@ -153,7 +153,7 @@ def _sweeps(study: RecordedStudy, config: Mapping[str, Any], frame: "pl.DataFram
     for (task, pattern), part in rows.partition_by("task", "pattern", as_dict=True, maintain_order=True).items():
         text = f"Mean return by {axis}", caption, f"{caption}, under {pattern} drift on {task}."
         plot = Plot("sweep", task, pattern, *text, time_axis(study, task, pattern), (), (), (), {})
-        yield Figure(plot, canvas_to_files(sketch_sweep(part, axis, "mean_return"), 110))
+        yield Figure(plot, canvas_to_files(sketch_sweep(study, part, axis, "mean_return"), 110))
 
 
 def _groups(study: RecordedStudy, figures: Sequence[Figure]) -> Iterator[Group]:

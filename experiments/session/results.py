@@ -1,15 +1,15 @@
 """`Results`: a finished study as data frames, comparisons, pictures and policies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aesjax.registry import listed, lookup
+from aesjax.registry import UnknownNameError, listed, lookup
 from aesjax.typed import require
-from agents import CARRIERS
 from experiments.measure.comparisons import PAIRED, comparable, draw_interval, outcome_of, paired, scopes
 from experiments.measure.runs import run_metrics
 from experiments.measure.stats import holm
@@ -21,7 +21,7 @@ from experiments.study.config import StudyConfig
 from experiments.study.folder import check_same, open_study
 from experiments.study.method import Method
 from experiments.study.process import check_numerics
-from experiments.study.program import label_of, rows_of
+from experiments.study.program import Row, label_of, plain, rows_of
 from experiments.study.store import Results as Files
 from experiments.study.store import open_results
 from experiments.study.text import parse_method_with_carrier
@@ -137,15 +137,25 @@ class Results:
 
     def _settings(self, method: Method | str) -> list[str]:
         """Names of the settings of a method of the study; UnknownNameError if it has none."""
-        known = self.methods
-        if isinstance(method, str) and method.partition("+")[0] in CARRIERS:
-            method = parse_method_with_carrier(method)
+        rows = [(config, row) for config, row in self._rows() if row.name in self.methods]
+        variants = {row.name: row.variant for _, row in rows}
+        if isinstance(method, str) and method not in variants:
+            with suppress(UnknownNameError):  # else a printed name
+                method = parse_method_with_carrier(method)
         if isinstance(method, Method):
-            carrier, configs = method.carrier.name, [results.config for results in self._joined or (self,)]
-            rows = [row for config in configs if carrier in config.carriers for row in rows_of(config, carrier)]
-            method = next((row.name for row in rows if row.method == method), label_of(method))
-        settings = [method] if method in known else [name for name in known if name.startswith(f"{method}[")]
-        return settings or [lookup("method of this study", dict.fromkeys(known, method), method)]
+            ours = [(config, row) for config, row in rows if row.method.carrier == method.carrier]
+            equal = [row.name for config, row in ours if plain(config, row.method) == plain(config, method)]
+            method = equal[0] if equal else label_of(method)
+        same = [name for name, variant in variants.items() if name.removesuffix(f"[{variant}]") == method]
+        settings = [method] if method in variants else same
+        return settings or [lookup("method of this study", dict.fromkeys(variants, method), method)]
+
+    def _rows(self) -> Iterator[tuple[StudyConfig, Row]]:
+        """Rows of the study, or of all joined studies, with their configuration."""
+        for results in self._joined or (self,):
+            for carrier in results.config.carriers:
+                for row in rows_of(results.config, carrier):
+                    yield results.config, row
 
     def compare(
         self,
@@ -234,7 +244,7 @@ class Results:
                 pl.col("pattern").is_in([pattern] if pattern else present),
                 metric=name,
             )
-            return sketch_sweep(rows, against, name)
+            return sketch_sweep(self._recorded, rows, against, name)
         chosen: str = pattern or next((name for name in present if name != STEADY), present[0])
         lookup("pattern of this study", dict.fromkeys(present), chosen)
         numbers = [name for name in curves.columns if curves[name].dtype.is_numeric()]

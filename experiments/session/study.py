@@ -341,10 +341,11 @@ def in_words(given: Mapping[str, Any]) -> list[str]:
 
 def _by_carrier(texts: Sequence[str]) -> dict[str, str]:
     """Methods as --carriers and --schedules."""
+    from experiments.study.text import name_of, parse_method_with_carrier, text_of
+
     schedules: dict[str, list[str]] = {}
-    for text in texts:
-        carrier, _, schedule = text.partition("+")
-        schedules.setdefault(carrier, []).append(schedule or "baseline")
+    for method in map(parse_method_with_carrier, texts):
+        schedules.setdefault(name_of("carrier", method.carrier), []).append(text_of(method))
     first = next(iter(schedules.values()))
     if any(own != first for own in schedules.values()):
         raise ValueError("methods that differ between carriers need a file: to_toml, and aesjax run --config")

@@ -246,6 +246,8 @@ def plain(config: StudyConfig, method: Method) -> Method:
     control, schedules = method.control, (method.schedule, method.signal)
     schedule, signal = (each and Schedule(each.factory, differing(each.given)) for each in schedules)
     adaptations = [each.factory(**differing(each.given, f"{each.factory.name}.")) for each in method.adaptations]
+    if not adaptations and schedule == Method(method.carrier).in_force:
+        schedule = None  # the carrier alone
     return replace(
         method,
         schedule=schedule,

@@ -236,7 +236,8 @@ def test_constants_and_controls_are_known_by_their_definition(curves):
     assert constants_of(study) == ["SAC+fixed", "SAC+fixed[base=0.4]"]
     controls = {"SAC+constant_at_mean(aes_r)", "SAC+permuted(aes_r+window:power=1)"}
     assert asides_of(study) == {*constants_of(study), *controls}
-    assert asides_of(load_study(curves, config(), {})) == set()  # nothing defines its methods
+    with pytest.raises(ValueError, match="does not define the method"):
+        load_study(curves, config(), {})
 
 
 def test_a_method_meets_the_best_constant_of_its_carrier_and_its_own_controls(curves):

@@ -1,5 +1,6 @@
 """Verdicts on made-up studies whose truth is known."""
 
+import dataclasses
 import json
 import shutil
 
@@ -9,16 +10,18 @@ import pytest
 from experiments.cli import main
 from experiments.paper import audit
 from experiments.paper.claims import CLAIMS, QUESTIONS
-from experiments.paper.design import TASKS, of
-from experiments.paper.evidence import BASELINE, CARRIERS, PATTERNS, Evidence, Side, expected
+from experiments.paper.design import TASKS
+from experiments.paper.evidence import CARRIERS, PATTERNS, Evidence, Side, expected
 from experiments.paper.judge import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, judge
 from experiments.paper.record import RESULTS, gather
 from experiments.report.page import render_html
+from experiments.study.method import Control, Method
+from experiments.study.text import parse_method
 from tests.experiments.configs import config_of
-from tests.experiments.measure.synthetic import STEPS, make_curves
+from tests.experiments.measure.synthetic import STEPS, config, make_curves
 from tests.experiments.report.pages import Page, configure, reseal, save
 
-AES, OWN = Side((of("aes"),)), Side((BASELINE,))
+AES, OWN = Side(("aes",)), Side(("baseline",))
 BY_KEY = {claim.key: claim for claim in (*CLAIMS, *QUESTIONS)}
 
 
@@ -100,11 +103,9 @@ def test_what_ran_and_did_not_learn_leaves_a_claim_to_the_others(whole, tmp_path
     found = verdict("A1", tmp_path / "all").whole
     assert found.verdict == REPRODUCED
     assert "counted on 44 of 48" in found.why
-    rows = {"SAC": ("", ""), "SAC+fixed": ("fixed", ""), "SAC+AES[coupling=1]": ("aes", "coupling=1")}
-    schedule, variant = ({name: row[i] for name, row in rows.items()} for i in (0, 1))
-    method, curves = pl.col("method"), make_curves(list(rows), gain=0.1)
-    curves = curves.with_columns(schedule=method.replace_strict(schedule), variant=method.replace_strict(variant))
-    ablation = verdict("E1a", save(tmp_path / "ablation", curves)).whole
+    parts = save(tmp_path / "ablation", make_curves(["SAC", "SAC+fixed", "SAC+AES[coupling=1]"], gain=0.1))
+    configure(parts, **config("sac", "baseline,fixed,aes:coupling=1"))
+    ablation = verdict("E1a", parts).whole
     assert ablation.scope == "toy (SAC)"
     assert ablation.verdict != NOT_TESTABLE
 
@@ -145,35 +146,37 @@ def test_two_seeds_decide_nothing(tmp_path):
 def test_methods_are_found_by_what_they_are(tmp_path):
     """A value that is the preset's own carries no suffix, and the preset of a carrier may have its own."""
     curves = make_curves(["PPO", "PPO+AES", "PPO+AES[lambda_max=1]"], patterns=("steady", "abrupt"))
-    variant = pl.col("method").str.extract(r"\[(.*)\]").fill_null("")
-    folder = save(tmp_path / "ppo", curves.with_columns(variant=variant))
-    configure(folder, settings={"ppo": {"schedule": {"lambda_max": 0.1}}})
+    folder = save(tmp_path / "ppo", curves)
+    configure(folder, **config("ppo", "baseline,aes,aes:lambda_max=1"))
     group = evidence(folder)
-    assert group.named(0, "PPO", BASELINE) == "PPO"
-    assert group.named(0, "PPO", of("aes")) == group.named(0, "PPO", of("aes", q="0.90")) == "PPO+AES"
-    assert group.named(0, "PPO", of("aes", lambda_min="1e-4", lambda_max="1")) == "PPO+AES[lambda_max=1]"
-    assert group.named(0, "PPO", of("aes", q=0.5)) is None
-    assert group.named(0, "SAC", BASELINE) is None
+    names = {
+        "baseline": "PPO",
+        "fixed": "PPO",
+        "aes": "PPO+AES",
+        "aes:q=0.90": "PPO+AES",
+        "aes:lambda_max=0.1:base=0.01": "PPO+AES",  # the toy preset's, which are not the schedule's
+        "aes:base=0.2": None,
+        "aes:lambda_min=1e-4:lambda_max=1": "PPO+AES[lambda_max=1]",
+        "aes:q=0.5": None,
+    }
+    assert {text: group.named(0, "PPO", text) for text in names} == names
+    assert group.named(0, "SAC", "baseline") is None
 
 
 def test_responses_are_found_in_any_order(tmp_path):
-    """Studies sort them, controls keep what was typed, and both are what the documents recommend."""
     typed = "aes_c+recent+refresh"
-    curves = make_curves(["SAC", "SAC+AES-C+refresh+recent", f"SAC+permuted({typed})"], patterns=("steady", "abrupt"))
-    rules = {
-        "SAC": "",
-        "SAC+AES-C+refresh+recent": "aes_c+refresh+recent",
-        f"SAC+permuted({typed})": f"permuted:of={typed}",
-    }
-    curves = curves.with_columns(schedule=pl.col("method").replace_strict(rules), variant=pl.lit(""))
-    group = evidence(save(tmp_path / "sac", curves))
-    assert (
-        group.named(0, "SAC", of(typed))
-        == group.named(0, "SAC", of("aes_c+refresh+recent"))
-        == "SAC+AES-C+refresh+recent"
-    )
-    assert group.named(0, "SAC", of(f"permuted:of={typed}")) == f"SAC+permuted({typed})"
-    assert group.named(0, "SAC", of("aes_c+refresh")) is None
+    names = ["SAC", "SAC+AES-C+refresh+recent", "SAC+permuted(aes_c+refresh+recent)"]
+    curves = make_curves(names, patterns=("steady", "abrupt"))
+    folder = save(tmp_path / "sac", curves)
+    own = parse_method(typed, "sac")
+    control = Method("sac", control=Control("permuted", own))
+    study = config_of("sac", steps=STEPS)
+    configure(folder, **dataclasses.replace(study, methods=(Method("sac"), own, control)).to_json())
+    group = evidence(folder)
+    for order in (typed, "aes_c+refresh+recent"):
+        assert group.named(0, "SAC", order) == "SAC+AES-C+refresh+recent"
+        assert group.named(0, "SAC", f"permuted:of={order}") == "SAC+permuted(aes_c+refresh+recent)"
+    assert group.named(0, "SAC", "aes_c+refresh") is None
 
 
 def test_the_best_constant_is_chosen_by_seeds_that_all_constants_have(tmp_path):
@@ -205,7 +208,7 @@ def test_trained_agents_of_different_carriers_are_one_group_and_other_agents_are
     def study(name, methods, sha256, carrier):
         made = save(tmp_path / name, make_curves(methods))
         start = {"from": name, "replay": False, "sha256": sha256}
-        configure(made, warm_start=start, settings={carrier: {}})
+        configure(made, **config(carrier), warm_start=start)
         return made
 
     sac = study("a", ["SAC", "SAC+AES"], "1" * 64, "sac")
@@ -271,7 +274,7 @@ def test_the_verdicts_of_the_stored_records_are_the_stored_ones():
 
 
 def test_scores_without_curves_are_no_evidence():
-    assert "small-tasks" not in gather([RESULTS])["study"].unique()
+    assert "small-tasks" not in gather([RESULTS]).runs["study"].unique()
 
 
 def test_cells_without_a_common_seed_count_in_no_test_and_no_mean(tmp_path):

@@ -1,5 +1,6 @@
 """The design can be trained, tables follow from the records, and the grid's page states them."""
 
+import json
 from collections import Counter
 
 import matplotlib.image
@@ -9,7 +10,11 @@ import pytest
 
 from experiments.measure.comparisons import contrasts
 from experiments.paper import design, record, tables
+from experiments.paper.evidence import having
 from experiments.study import store
+from experiments.study.codec import encode
+from experiments.study.method import Method
+from experiments.study.text import parse_method
 from tests.experiments.measure.synthetic import make_curves
 from tests.experiments.report.pages import save
 from tests.pages import ROOT
@@ -117,8 +122,9 @@ def test_with_five_seeds_nothing_is_chosen_and_an_adaptation_is_a_row_of_its_own
         - toy.filter(pl.col("seed") <= 5, pattern="steady", method="SAC+fixed")["mean_return"].mean()
     )
     assert "All 5 seeds; nothing was chosen." in tables.tables(toy.filter(pl.col("seed") <= 5))
+    definition = json.dumps(encode(parse_method("fixed+recent", "sac")))
     recent = toy.filter(method="SAC+fixed").with_columns(
-        method=pl.lit("SAC+fixed+recent"), schedule=pl.lit("fixed+recent"), mean_return=pl.col("mean_return") + 9.0
+        method=pl.lit("SAC+fixed+recent"), definition=pl.lit(definition), mean_return=pl.col("mean_return") + 9.0
     )
     (both,) = tables.settings(pl.concat([toy, recent]))
     assert both.tuned["`fixed+recent`", "steady"].outcome == "better"
@@ -142,7 +148,7 @@ def test_a_study_is_added_once_and_its_record_is_read_as_it_was_written(tmp_path
     np.testing.assert_array_equal(curves["return_mean"], stored["return_mean"].cast(pl.Float32))
     assert list(studies) == ["made"]
     assert runs.height == stored.select("method", "pattern", "seed").unique().height
-    beside = record.gather([folder])  # a folder gives the same rows as its record
+    beside = record.gather([folder]).runs  # a folder gives the same rows as its record
     keys = ["method", "pattern", "seed"]
     both = runs.join(beside, on=keys, suffix="_again")
     assert both.height == runs.height
@@ -151,13 +157,14 @@ def test_a_study_is_added_once_and_its_record_is_read_as_it_was_written(tmp_path
 
 
 def test_the_papers_tables_put_its_numbers_beside_ours_and_say_what_is_missing():
-    text = tables.paper_tables(RECORD.runs)
+    grid = record.gather([record.GRID])
+    text = tables.paper_tables(grid)
     steady = RECORD.runs.filter(carrier="ppo", pattern="steady", task="toy", steps=100_000)
     ours = [steady.filter(method=method)["nauc_task_safe"].mean() for method in ("PPO", "PPO+AES")]
     assert f"| toy PPO | 0.89 → 0.89; {ours[0]:.2f} → {ours[1]:.2f} |" in text
     assert "| isaac SQL | 0.76 → 0.81; no data |" in text
     assert "| `isaac_allegro_hand` | 21.5 → 10.6; no data |" in text
-    assert "| Fixed lambda (No AES) | 0.78 | no data |" in tables.appendix_tables(RECORD.runs)  # nAUC needs SAC
+    assert "| Fixed lambda (No AES) | 0.78 | no data |" in tables.appendix_tables(grid)  # nAUC needs SAC
 
 
 def test_the_page_states_the_outcomes():
@@ -235,7 +242,8 @@ def test_the_page_states_the_outcomes_on_robots_and_on_the_authors_toy_task():
     assert all(own.keys() == {"not significant"} for own in short.values())
     trained = RECORD.runs.filter(steps=51_200, family="isaac").n_unique(["task", "carrier"])
     assert f"{trained - len(short) - 2} of {trained} carriers do not learn" in PAGE
-    aes = RECORD.runs.filter(pl.col("study").str.contains("^[DE]-"), variant="", schedule="aes")
+    published = having(RECORD.runs, lambda method: method == Method(method.carrier, "aes"))
+    aes = RECORD.runs.filter(published, pl.col("study").str.contains("^[DE]-"))
     slow = (pl.col("task") == "isaac_anymal") & pl.col("carrier").is_in(["sac", "sql"])  # to reach its clip
     assert aes.filter(~slow)["saturation_max"].min() > 0.999
     assert aes.filter(slow)["saturation_max"].min() > 0.959

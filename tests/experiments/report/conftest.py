@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from experiments.report import write_report
-from tests.experiments.measure.synthetic import make_curves, manifest
-from tests.experiments.report.pages import SMALL_WINDOW, TROUBLED, save
+from tests.experiments.measure.synthetic import config, make_curves, manifest
+from tests.experiments.report.pages import SMALL_WINDOW, TROUBLED, configure, save
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +29,11 @@ def troubled(tmp_path_factory):
 @pytest.fixture(scope="session")
 def crowded(tmp_path_factory):
     """Fourteen methods, of which the last differs from SAC."""
-    methods = ("SAC", *(f"SAC+m{i}" for i in range(13)))
+    methods = ("SAC", *(f"SAC+m{i}[kappa={i + 2}]" for i in range(13)))
+    schedules = ",".join(f"aes:kappa={i + 2}:label=m{i}" for i in range(13))
     curves = make_curves(methods, ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.0)
-    noise = np.random.default_rng(0).normal(0, 1, curves.height) + 9 * (curves["method"] == "SAC+m12").to_numpy()
+    noise = np.random.default_rng(0).normal(0, 1, curves.height) + 9 * (curves["method"] == methods[-1]).to_numpy()
     curves = curves.with_columns(return_mean=pl.col("return_mean") + noise)
-    return write_report(save(tmp_path_factory.mktemp("crowded") / "study", curves, command="aesjax run"), replicates=60)
+    folder = save(tmp_path_factory.mktemp("crowded") / "study", curves, command="aesjax run")
+    configure(folder, **config("sac", f"baseline,{schedules}"))
+    return write_report(folder, replicates=60)

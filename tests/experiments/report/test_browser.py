@@ -154,9 +154,9 @@ def test_many_methods_are_folded_behind_the_significant_ones(opened, crowded):
     scroll_through(page)
     assert overflow(page) == 0
     assert "2 of 26 comparisons with SAC in floor-corrected nAUC are significant" in page.inner_text(".conclusion")
-    assert "SAC+m12 has the highest mean, significant under" in page.inner_text(".conclusion")
+    assert "SAC+m12[kappa=14] has the highest mean, significant under" in page.inner_text(".conclusion")
     rows = [row for row in page.query_selector_all(".forest tbody tr") if row.is_visible()]
-    assert rows[0].get_attribute("data-method") == "SAC+m12"
+    assert rows[0].get_attribute("data-method") == "SAC+m12[kappa=14]"
     assert len(rows) == 8
     assert not page.locator("#table-main").is_visible()
     page.locator("#main summary").click()
@@ -175,7 +175,7 @@ def test_a_filter_picks_lines_and_the_tooltip_names_the_nearest_eight(opened, cr
     page.fill("#filter", "M1")
     assert page.locator(".toggle:visible").count() == 4
     page.get_by_role("button", name="only").click()
-    assert page.evaluate(lines) == ["SAC+m1", "SAC+m10", "SAC+m11", "SAC+m12"]
+    assert page.evaluate(lines) == [f"SAC+m{i}[kappa={i + 2}]" for i in (1, 10, 11, 12)]
     page.get_by_role("button", name="none").click()
     assert page.evaluate(lines) == [""]
     page.fill("#filter", "")

@@ -50,7 +50,7 @@ def test_reports_name_the_reference_and_other_commands_keep_it_apart_from_method
     page = write_report(copy, replicates=100)
     for text in (page.read_text(), (page.parent / "tables.md").read_text()):
         assert OBSERVED in text
-    assert gather([observing.parent])["study"].unique().to_list() == [blind.as_posix()]
+    assert gather([observing.parent]).runs["study"].unique().to_list() == [blind.as_posix()]
     with pytest.raises(ValueError, match=r"cannot be joined with .*blind: observe: "):
         merge_studies([blind, observing], tmp_path / "merged")
 
