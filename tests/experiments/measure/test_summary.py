@@ -13,6 +13,7 @@ from experiments.measure.comparisons import asides_of, best_of, constants_of, op
 from experiments.measure.study import STEADY, PatternFacts, describe, load_study
 from experiments.report.plots import time_axis
 from experiments.report.write import limits_of
+from tests.experiments.configs import config_of
 from tests.experiments.measure.synthetic import (
     BUILT_IN,
     MADE_UP,
@@ -279,3 +280,20 @@ def test_the_best_is_chosen_by_the_seeds_that_all_have():
     apart = {"few": {"abrupt": {1: 4.0}}, "more": {"abrupt": {2: 3.0}}}  # no seed in common: each by its own
     assert best_of(apart, ["few", "more"], "abrupt") == "few"
     assert best_of(scores, ["nobody"], "abrupt") is None
+
+
+def test_a_method_meets_the_baseline_that_has_its_numbers():
+    sweep = {"kappa": (0.1, 1.0), "gamma": (0.9, 0.97), "base": (0.01, 0.2)}
+    data = config_of("sac,ppo", "baseline,aes", steps=STEPS, sweep=sweep).to_json()
+    names = ["PPO", "PPO[base=0.2]", "PPO[gamma=0.9]", "PPO[gamma=0.9,base=0.2]", "SAC", "SAC[gamma=0.9]"]
+    baselines = {
+        "PPO+AES": "PPO",
+        "PPO+AES[kappa=0.1]": "PPO",
+        "PPO+AES[kappa=0.1,base=0.2]": "PPO[base=0.2]",
+        "PPO+AES[kappa=0.1,gamma=0.9,base=0.2]": "PPO[gamma=0.9,base=0.2]",
+        "SAC+AES[kappa=0.1,gamma=0.9,base=0.2]": "SAC[gamma=0.9]",  # whose tuned weight has no base
+        "SAC": None,
+    }
+    curves = make_curves([*dict.fromkeys([*names, *baselines])], ("abrupt",), [1], every=50_000)
+    study = load_study(curves, data, {})
+    assert {method: study.baseline(method) for method in baselines} == baselines
