@@ -1,7 +1,7 @@
 """A study read from its files and split into runs."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -190,6 +190,14 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     )
 
 
+def _originals(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The configurations of which a merged one consists."""
+    for part in config.get("merged", ()):
+        yield from _originals(part)
+    if "merged" not in config:
+        yield config
+
+
 def _definitions(config: Mapping[str, Any]) -> "tuple[dict[str, Method], set[str]]":
     """Method -> definition, and the names of baselines, of one or several merged configurations."""
     from experiments.study.config import config_from_json
@@ -197,7 +205,7 @@ def _definitions(config: Mapping[str, Any]) -> "tuple[dict[str, Method], set[str
 
     definitions: dict[str, Method] = {}
     baselines: set[str] = set()
-    for data in config.get("merged", [config]):
+    for data in _originals(config):
         study = config_from_json(data)
         alone = replace(study, methods=tuple(method for method in study.methods if method.is_baseline))
         for carrier in study.carriers:
