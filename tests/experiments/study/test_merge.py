@@ -46,7 +46,7 @@ def test_two_tasks_are_measured_as_one_family(tmp_path, capsys):
     [
         ("ant", {"segments": 10}, "two cannot be joined with .*one: segments: 5 -> 10"),
         ("hopper", {"steps": 7}, "steps: .* -> 7"),
-        ("hopper", {"evaluations": 7}, "evaluations: null -> 7"),
+        ("hopper", {"evaluations": 7}, "evaluations: 100 -> 7"),
         ("hopper", {"options": {"engine": "mjx"}}, "options: .*mjx"),
         ("hopper", {"drift_seed": 3}, "drift_seed: null -> 3"),
     ],
