@@ -201,7 +201,7 @@ def test_recovery_needs_stated_changes_and_uses_them(stated):
         "entropy_weight": [1.0] * 11
     })  # fmt: skip
     facts = {"patterns": {"own": MADE_UP["square"]}, "changes": {"t": {"own": stated}}, "floors": {"t": 0.0}}
-    settings = config(task="t", steps=100)
+    settings = config(steps={"t": 100}, merged=[config()])
     frame = summarise(curves, settings, facts, replicates=FEW).filter(level="run")
     metrics = {row["metric"]: row for row in frame.to_dicts()}
     expected = {"recovery": 0.5, "recovered_fraction": 0.5, "recovery_null_formula": None, "later_return": 6.5}
