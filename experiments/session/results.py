@@ -237,14 +237,14 @@ class Results:
             rows = self.metrics.filter(pl.col("task").is_not_null(), level="method")
             lookup("metric", dict.fromkeys(rows["metric"]), name)
             lookup("pattern of this study", dict.fromkeys(present), pattern or present[0])
-            chosen = [methods] if isinstance(methods, Method | str) else methods or self.methods
-            settings = [setting for one in chosen for setting in self._settings(one)]
+            wanted = [methods] if isinstance(methods, Method | str) else methods or self.methods
+            settings = [setting for method in wanted for setting in self._settings(method)]
             rows = rows.filter(
                 pl.col("method").is_in(settings),
                 pl.col("pattern").is_in([pattern] if pattern else present),
                 metric=name,
             )
-            return sketch_sweep(self._recorded, rows, against, name)
+            return sketch_sweep(study, rows, against, name)
         chosen: str = pattern or next((name for name in present if name != STEADY), present[0])
         lookup("pattern of this study", dict.fromkeys(present), chosen)
         numbers = [name for name in curves.columns if curves[name].dtype.is_numeric()]
