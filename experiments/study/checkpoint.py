@@ -155,7 +155,7 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
         except (ValueError, TypeError, KeyError, OSError) as error:  # orbax raises many classes
             notes.append(f"checkpoint {folder.name} was not used: {store.reason(error)}")
     if notes:
-        raise CheckpointError(f"no usable checkpoint in {directory}: " + "; ".join(notes))
+        raise CheckpointError(f"no usable checkpoint in {directory}: {notes[0]}")  # the newest
     return None
 
 
