@@ -68,10 +68,7 @@ def _channel(task: str, item: str, known: Mapping[str, Range]) -> Channel:
 
 
 def texts_of(channels: Any) -> tuple[str, ...]:
-    """Channels as texts, from a mapping of names to ranges, a comma-separated text, or texts and `Channel` objects.
-
-    A range of arrays (K,) makes one channel of each element, ``gain[0]``. Raises ValueError for another kind.
-    """
+    """Channels as texts, from a mapping of names to ranges, a comma-separated text, or texts and `Channel` objects."""
     if isinstance(channels, str):
         return tuple(part.strip() for part in channels.split(",") if part.strip())
     items = channels if several(channels) else [channels]
@@ -82,7 +79,7 @@ def texts_of(channels: Any) -> tuple[str, ...]:
 
 
 def _spelt(name: Any, ends: Any) -> list[str]:
-    """``name=low:high`` or ``name=low:nominal:high``; for arrays (K,) one text for each element."""
+    """``name=low:high`` or ``name=low:nominal:high``, of each element for arrays (K,); ValueError for another kind."""
     if isinstance(ends, str):
         return [ends if ends is name else f"{name}={ends}"]
     with suppress(TypeError, ValueError):
@@ -102,7 +99,8 @@ def ranges_of(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:
     with suppress(ValueError):
         ranges = {name: [float(end) for end in ends.split(":")] for name, ends in (text.split("=") for text in texts)}
     if len(ranges) != len(texts) or not {len(ends) for ends in ranges.values()} <= {2, 3}:
-        raise ValueError(f"channels must be NAME=LOW:HIGH, such as gain=0.5:1.5, each once; got {', '.join(texts)}")
+        first = texts[0].partition("=")[0]
+        raise ValueError(f"channels must be NAME=LOW:HIGH, such as {first}=0.5:1.5, each once; got {', '.join(texts)}")
     return ranges
 
 
