@@ -154,6 +154,11 @@ def train(study: Study | None, runtime: Runtime) -> int:
         except KeyboardInterrupt:
             say(f"interrupted; the training is complete. For the report:\n  aesjax report {shlex.quote(str(out))}")
             return INTERRUPTED
+    from experiments.session.results import Results
+
+    with refusing():
+        for line in Results.open(out).remarks:
+            print(f"note: {line}")
     if outcome.faults:
         say(f"{outcome.faults} simulations failed in the physics engine and were reset; see manifest.json")
     for line in outcome.diverged:

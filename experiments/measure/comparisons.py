@@ -87,6 +87,7 @@ class Paired(NamedTuple):
     interval: stats.Interval  # of the mean difference
     p: float  # of the paired t test over seeds
     by_t: bool  # whether the interval is Student's: one task and fewer than ten pairs
+    flag: str  # of a ratio without a verdict; else empty
 
     @property
     def difference(self) -> np.ndarray:
@@ -121,7 +122,10 @@ def paired(
     interval = stats.t_interval(d) if by_t else draw([d], stats.mean)
     by_seed = np.where(np.all(np.isfinite(d), axis=0), np.mean(d, axis=0), np.nan)
     interval = stats.bounded(interval, f"paired:{metric}", study.segments_of(pattern))
-    return Paired(ours, theirs, interval, stats.paired_t_p(by_seed), by_t)
+    names = {method, *([opponent] if isinstance(opponent, str) else opponent.values())}
+    runs = (m for k, m in column.items() if k.task in scope.tasks and k.pattern == pattern and k.method in names)
+    flag = max((metric.flag for metric in runs), default="")
+    return Paired(ours, theirs, interval, stats.paired_t_p(by_seed), by_t, flag)
 
 
 def comparable(metric: str, pattern: str) -> bool:
@@ -151,6 +155,7 @@ def comparisons(
             flag = f"baseline={names}" + (";lower_is_better" if name in LOWER_IS_BETTER else "")
             for kind, interval in _statistics(pair, name, study.segments_of(pattern), draw, brief=bool(suffix)).items():
                 note = flag + (";t_interval" if kind == "paired" and pair.by_t else "")
+                note += f";{pair.flag}" if pair.flag else ""
                 head = ("method", scope.family, scope.task, method, pattern, None, f"{kind}:{name}{suffix}")
                 yield (*head, *stats.numbers(interval), pair.pairs, len(keys), reason, note)
 

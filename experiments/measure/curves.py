@@ -16,7 +16,7 @@ class Metric(NamedTuple):
 
     value: float  # NaN when undefined
     reason: str = ""  # why the value is NaN, e.g. "normaliser_not_above_floor"; empty otherwise
-    literal_unsafe: bool = False  # a run with a negative area entered a raw ratio
+    flag: str = ""  # reason why a ratio has no verdict, e.g. "literal_unsafe"; empty otherwise
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,24 @@ A missing or diverged run is NaN and leaves the mean over seeds. ``floors`` of s
 random policy, selects the floor-corrected variant, which measures returns above them; ``None`` the raw one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from experiments.measure.curves import nan_mean
+from experiments.measure.stats import t_interval
 
 GUARD = 1e-3
 NOT_ABOVE_FLOOR = "normaliser_not_above_floor"
 _NO_RUNS = "no_valid_runs"
 _ZERO = "normaliser_is_zero"
+#: Flags of ratios that have no verdict.
+UNSAFE, UNCLEAR = "literal_unsafe", "denominator_not_clearly_positive"
+
+
+def clearly_positive(denominators: Sequence[float] | np.ndarray) -> bool:
+    """Whether Student's 95 % interval of the mean of denominators (n seeds,) is above zero; one seed has none."""
+    return t_interval(np.asarray(denominators)).low > 0.0
 
 
 def guarded(denominator: np.ndarray, reference: np.ndarray, floor: np.ndarray | None) -> np.ndarray:

@@ -99,7 +99,7 @@ def _timed(
     return Recovery(curve.horizon, level, first, np.where(applies, duration, np.nan), recovered, applies)
 
 
-def _levels(curve: Curve, changes: Changes, w: int) -> np.ndarray:
+def levels(curve: Curve, changes: Changes, w: int = 5) -> np.ndarray:
     """(K,) mean of the last ``w`` evaluations before each change within its regime; NaN without evaluations."""
     changes = np.asarray(changes, np.float64)
     starts, levels = np.concatenate([[0.0], changes[:-1]]), np.full(len(changes), np.nan)
@@ -116,7 +116,7 @@ def recovery_robust(curve: Curve, changes: Changes, floor: float, *, w: int = 5)
       floor: return of a uniformly random policy on the steady task; a level not above it is not applicable.
       w: evaluations averaged before the change, within the regime.
     """
-    level = _levels(curve, changes, w)
+    level = levels(curve, changes, w)
     with np.errstate(invalid="ignore"):
         return _timed(curve, changes, level, level - _TOLERATED * (level - floor), level > floor, _CONFIRMING)
 
@@ -144,7 +144,7 @@ def recovery_vs_steady(curve: Curve, steady: Curve, changes: Changes, floor: flo
 
 def companions(curve: Curve, changes: Changes, floor: float, *, w: int = 5) -> Companions:
     """Immediate drop, mean shortfall and no-drop indicator per change, relative to the robust level."""
-    windows, level = _windows(curve, changes)[2], _levels(curve, changes, w)
+    windows, level = _windows(curve, changes)[2], levels(curve, changes, w)
     drop, area, no_drop = np.full((3, len(level)), np.nan)
     for i, window in enumerate(windows):
         if not np.isfinite(level[i]) or not window.size or curve.diverged:

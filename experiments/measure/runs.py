@@ -1,18 +1,27 @@
 """Metrics of a single run by name, and measures of its logged entropy weight."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 
 import numpy as np
 
 from experiments.measure import metrics
 from experiments.measure.curves import Metric, auc, final_return, later_return, mean_return, nan_mean
-from experiments.measure.recovery import companions, null_recovery, recovery, recovery_robust, recovery_vs_steady
+from experiments.measure.recovery import (
+    companions,
+    levels,
+    null_recovery,
+    recovery,
+    recovery_robust,
+    recovery_vs_steady,
+)
 from experiments.measure.study import NAN, OPTIONAL, REFERENCE, STEADY, SUMMED, RecordedRun, RecordedStudy, RunKey
 
 _REACTION = 0.02  # share of the horizon in which a weight should rise
 _ENOUGH = 2  # evaluations within it, at least
 NO_CHANGES = "no_change_points"  # reason: the drift pattern does not state where it changes
+_PINNED = 0.95  # share of the updates
 
 
 def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
@@ -36,8 +45,27 @@ def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
         means["mean_return_in_force"] = run.logs["return_mean"]
     out |= {name: _valued(float(nan_mean(values)), "not_logged") for name, values in means.items()}
     out |= {name: Metric(float(np.nansum(run.logs[name]))) for name in SUMMED if name in run.logs}
-    # A broken run has no metric, even if its rows would give one.
-    return {name: Metric(NAN, run.problem) for name in out} if run.problem else out
+    if run.problem:  # a broken run has no metric, even if its rows would give one
+        return {name: Metric(NAN, run.problem) for name in out}
+    for name in (name for name in _unclear(study, key) if not out[name].reason):
+        out[name] = out[name]._replace(flag=out[name].flag or metrics.UNCLEAR)
+    return out
+
+
+def _unclear(study: RecordedStudy, key: RunKey) -> Iterator[str]:
+    """Ratios of a run whose denominator is not clearly positive over the seeds."""
+    steady, floor = key._replace(pattern=STEADY), study.floors.get(key.task, NAN)
+    normaliser, undisturbed, disturbed = (
+        {other: run.curve for other, run in study.runs.items() if other[:4] == own[:4] and run.curve}
+        for own in (steady._replace(method=REFERENCE), steady, key)
+    )
+    for name, curves in (("nauc_task", normaliser), ("drop_run", undisturbed)):
+        for suffix, bottom in (("", 0.0), ("_safe", floor)):
+            if not metrics.clearly_positive([mean_return(curve) - bottom for curve in curves.values()]):
+                yield name + suffix
+    heights = (levels(curve, study.changes(other)) - floor for other, curve in disturbed.items())
+    if not all(map(metrics.clearly_positive, zip_longest(*heights, fillvalue=NAN))):  # change by change
+        yield from ("immediate_drop", "deficit_area")
 
 
 def _valued(value: float, reason: str) -> Metric:
@@ -74,7 +102,7 @@ def _ratio(ratio: Callable, own: float, below: np.ndarray, floors: np.ndarray | 
     runs = np.array([[own]]), below[None]
     value = float(ratio(*runs, floors=floors).ravel()[0])
     negative = floors is None and any(np.any(np.nan_to_num(x) < 0.0) for x in runs)
-    return Metric(value, metrics.reason_of(value, *runs, floors), bool(negative))
+    return Metric(value, metrics.reason_of(value, *runs, floors), metrics.UNSAFE if negative else "")
 
 
 def _recoveries(
@@ -123,6 +151,15 @@ def saturation(steps: np.ndarray, at_clip: np.ndarray) -> Metric:
     if not np.any(logged):
         return Metric(NAN, "not_logged")
     return Metric(float(np.sum(share[logged] * length[logged]) / np.sum(length[logged])))
+
+
+def pinned(at_min: float, at_max: float) -> str:
+    """Bound at which a schedule is clipped in at least 95 % of the updates: "lower", "upper", or empty.
+
+    Args:
+      at_min, at_max: `saturation` at the bounds; NaN if not logged, zero for a constant, which has no clip.
+    """
+    return "upper" if at_max >= _PINNED else "lower" if at_min >= _PINNED else ""
 
 
 def responsiveness(

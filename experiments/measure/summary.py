@@ -46,14 +46,8 @@ def summarise(
 ) -> "pl.DataFrame":
     """All metrics of a study in one long frame.
 
-    Rows with ``level == "run"`` hold one metric of one run. Rows with ``level == "method"`` aggregate over
-    seeds (``task`` set) or over seeds and tasks of the family (``task`` null), with a 95 % interval in ``low``
-    and ``high``: ``X`` the mean, ``iqm:X`` the interquartile mean. Against the carrier's baseline, with equal
-    seeds: ``paired:X`` and ``paired_iqm:X`` (method minus baseline), ``poi:X`` and ``poi_paired:X``
-    (probability of improvement, in the direction in which X improves), ``p:X`` and ``p_holm:X`` (t test; Holm
-    within X over all settings of the study that can differ; constants and controls are a separate family).
-    ``paired:X:vs=KIND`` and its p-values compare with the best constant chosen in hindsight and with controls, if the
-    study has them.
+    Rows with ``level == "run"`` hold one metric of one run; rows with ``level == "method"`` aggregate over seeds
+    (``task`` set) or over seeds and tasks of the family (``task`` null), with 95 % intervals, and compare methods.
     `docs/metrics.md` defines every name. Each axis of a sweep is a column with the method's number.
 
     Args:
@@ -73,7 +67,7 @@ def summarise(
             cells.setdefault(name, {})[key] = metric
     draw = partial(draw_interval, seed=seed, replicates=replicates)
     rows: list[tuple] = [
-        ("run", *k, name, m.value, None, None, int(np.isfinite(m.value)), 1, m.reason, _flag(name, m))
+        ("run", *k, name, m.value, None, None, int(np.isfinite(m.value)), 1, m.reason, m.flag)
         for name, column in cells.items()
         for k, m in column.items()
     ]
@@ -93,10 +87,6 @@ def summarise(
     return with_numbers(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), config)
 
 
-def _flag(name: str, metric: Metric) -> str:
-    return "literal_unsafe" if metric.literal_unsafe and not name.endswith("_safe") else ""
-
-
 def _aggregates(
     study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str, draw: Callable
 ) -> Iterator[tuple]:
@@ -106,7 +96,7 @@ def _aggregates(
         mine = [column.get(k) or Metric(NAN, study.runs[k].problem) for k in present]  # a missing run has no logs
         valid = sum(np.isfinite(m.value) for m in mine) if np.isfinite(interval.value) else 0
         reasons = ", ".join(sorted({m.reason for m in mine if m.reason}))
-        flag = "literal_unsafe" if any(_flag(name, m) for m in mine) else ""
+        flag = max(m.flag for m in mine)  # "literal_unsafe" before an unclear denominator
         ends = stats.numbers(stats.bounded(interval, name, study.segments_of(pattern)))
         return ("method", scope.family, scope.task, method, pattern, None, name, *ends, valid, len(mine), reasons, flag)
 
@@ -128,12 +118,13 @@ def _aggregates(
         # A ratio of means uses all valid runs, including those without a Steady run of their seed; reasons and
         # flags are those of the runs' own ratios.
         drop = {key: each._replace(value=means[key].value) for key, each in cells[f"drop_run{suffix}"].items()}
+        nauc = cells[f"nauc_task{suffix}"]
+        both = {key: each._replace(flag=max(each.flag, nauc[key].flag)) for key, each in drop.items()}
         drops = [own, steady, reference]
         yield row(f"drop_task{suffix}", draw(drops, partial(_of_drop, metrics.drop_task, floors=b)), drop)
-        yield row(f"drop_nauc_task{suffix}", draw([own, steady, sac], partial(_of_nauc_drop, floors=b)), drop)
+        yield row(f"drop_nauc_task{suffix}", draw([own, steady, sac], partial(_of_nauc_drop, floors=b)), both)
         if scope.task is None:
-            nauc = draw([own, sac], partial(metrics.nauc_family, floors=b))
-            yield row(f"nauc_family{suffix}", nauc, cells[f"nauc_task{suffix}"])
+            yield row(f"nauc_family{suffix}", draw([own, sac], partial(metrics.nauc_family, floors=b)), nauc)
             yield row(f"drop_family{suffix}", draw(drops, partial(_of_drop, metrics.drop_family, floors=b)), drop)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.measure.comparisons import asides_of, constants_of
+from experiments.measure.metrics import UNCLEAR, UNSAFE
 from experiments.measure.study import RecordedStudy
 from experiments.measure.tables import round_half_up
 
@@ -75,6 +76,10 @@ class Lookup:
         """Row of an aggregate, or None if the study has no such run."""
         return self.cells.get((*scope[:2], method, pattern, metric))
 
+    def is_marked(self, metric: str) -> bool:
+        """Whether any value of a metric, or difference in it, is a ratio without a verdict."""
+        return any(marked(row) for (*_, name), row in self.cells.items() if name.rpartition(":")[2] == metric)
+
 
 def number(value: float | None, places: int = 2) -> str:
     """A number as printed: rounded once, half-up; a dash for a missing number."""
@@ -96,13 +101,18 @@ def cell(row: dict[str, Any] | None, places: int = 2, scale: float = 1.0, *, int
     """
     if row is None or not math.isfinite(row["value"]):
         return Cell(NONE, kind="muted")
-    value = number(row["value"] * scale, places) + (DAGGER if "literal_unsafe" in row["flag"] else "")
+    value = number(row["value"] * scale, places) + (DAGGER if marked(row) else "")
     few = f"n={row['n_valid']}" if row["n_valid"] < row["n_total"] else ""
     # One run has no interval, and SAC on Steady is 1 by definition.
     if not interval or row["low"] is None or row["n_valid"] < 2 or row["high"] - row["low"] < 1e-12:
         return Cell(value, few)
     ends = f"[{number(row['low'] * scale, places)}, {number(row['high'] * scale, places)}]"
     return Cell(value, f"{ends} {few}".rstrip())
+
+
+def marked(row: dict[str, Any]) -> bool:
+    """Whether an aggregate is a ratio without a verdict."""
+    return UNSAFE in row["flag"] or UNCLEAR in row["flag"]
 
 
 def counted(row: dict[str, Any] | None) -> Cell:

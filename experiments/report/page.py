@@ -56,6 +56,7 @@ class Page:
     subtitle: str = ""  # description of the study in one line
     status: str = ""  # number of valid runs
     problems: Sequence[str] = ()  # one line per invalid run
+    remarks: Sequence[str] = ()  # reservations, one sentence each
     conclusion: str = ""  # main result in one sentence
     compared: str = ""  # description of the comparisons
     answers: Sequence[Answer] = ()

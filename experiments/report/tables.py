@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from experiments.measure.comparisons import LOWER_IS_BETTER, NOT_SIGNIFICANT
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, round_half_up
-from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, cell, counted, number
+from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, cell, counted, marked, number
 from experiments.report.plots import MANY
-from experiments.report.verdicts import METRIC_NAMES, SIGNS, Compared, compared, was_compared
+from experiments.report.verdicts import METRIC_NAMES, SIGNS, Compared, compared, has_verdicts
 
 
 class Column(NamedTuple):
@@ -127,8 +127,7 @@ TABLES: dict[str, Spec] = {
     "paper": Spec(
         "Paper parity: raw nAUC and DropRatio",
         "Raw ratios of areas with one normaliser per family, rounded half-up as in the paper. The column paper has the "
-        "paper's number if family, method and pattern match. "
-        f"{DAGGER} marks a ratio with a negative area, which is meaningless.",
+        "paper's number if family, method and pattern match.",
         [
             Column("nAUC", ["nauc_family"]),
             Column("paper", ["nauc_family"], show="paper"),
@@ -139,6 +138,7 @@ TABLES: dict[str, Spec] = {
         families=True,
     ),
 }
+_MARKED = f"{DAGGER} No verdict: the denominator is not clearly positive, or an area of a raw ratio is negative."
 _SIZES = {"toy": 1, "mujoco": 5, "isaac": 6}  # tasks of the paper's families
 #: Explanations of missing values.
 _REASONS = {
@@ -265,8 +265,9 @@ def paired_table(look: Lookup) -> Table:
         labels=2,
     )
     wanted = ["nauc_task_safe", "later_return", "drop_run_safe", "recovery_robust", "deficit_area", "final_return"]
-    if not was_compared(look, "nauc_task_safe"):
+    if not has_verdicts(look, "nauc_task_safe"):
         wanted.insert(0, "mean_return")
+    wanted.sort(key=look.is_marked)
     for scope in look.scopes():
         for metric in wanted:
             side = "lower" if metric in LOWER_IS_BETTER else "higher"
@@ -291,7 +292,7 @@ def _paired_row(look: Lookup, scope: tuple, method: str, metric: str, kind: str,
     if c.outcome != NOT_SIGNIFICANT:
         mean = Cell(f"{SIGNS[c.outcome]} {mean.text}", mean.interval, c.outcome)
     opponent = f"{kind.replace('_', ' ')}: {c.opponent}" if kind == "best_constant" else c.opponent
-    p = Cell("< 0.001" if c.p < 0.001 else number(c.p, 3))
+    p = Cell(NONE if marked(c.row) else "< 0.001" if c.p < 0.001 else number(c.p, 3))
     return [Cell(method), Cell(opponent), counted(c.row), mean, iqm, poi, Cell(paired.text), p]
 
 
@@ -299,4 +300,9 @@ def build_tables(look: Lookup) -> list[Table]:
     """All tables of the report in order, without tables that have neither rows nor notes."""
     first, *others = (table_of(look, key) for key in TABLES)
     tables = [first, others[0], paired_table(look), hindsight_table(look), *others[1:]]
+    if look.is_marked("nauc_task_safe"):  # mean returns first, ratios last
+        tables.sort(key=lambda table: (table.key != "returns", table is first))
+    for table in tables:
+        if any(DAGGER in shown.text for row in table.rows for shown in row):
+            table.notes.append(_MARKED)
     return [table for table in tables if table.rows or table.notes]

@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, OUTCOMES, WORSE, outcome_of
-from experiments.report.cells import NONE, Lookup, number
+from experiments.report.cells import NONE, Lookup, marked, number
 
 METRIC_NAMES = {
     "nauc_task_safe": "floor-corrected nAUC",
@@ -17,7 +17,7 @@ METRIC_NAMES = {
     "final_return": "final return",
     "recovery": "raw recovery",
 }
-#: The first available of these is the main metric of a study.
+#: The first of these with verdicts is the main metric of a study.
 MAIN = ("nauc_task_safe", "mean_return")
 _LATER = "later_return"  # also compared with every opponent
 #: Metrics that are also compared with the baseline.
@@ -77,7 +77,7 @@ def verdicts(look: Lookup) -> list[Verdict]:
     A Holm family is one metric and kind of opponent over all methods and patterns of the study; constants and controls
     are a separate family. Families of tasks are not pooled; with several families a pattern has its family's name.
     """
-    main = next((metric for metric in MAIN if was_compared(look, metric)), None)
+    main = next((metric for metric in MAIN if has_verdicts(look, metric)), None)
     if main is None:
         return []
     judged = {key[2] for key in look.cells if key[4].startswith("paired:")}
@@ -97,13 +97,14 @@ def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str,
     p, value, pairs = adjusted["value"] if adjusted else math.nan, row["value"], row["n_valid"]
     opponent = next((part[9:] for part in row["flag"].split(";") if part.startswith("baseline=")), NONE)
     ends = None if pairs < 2 or row["low"] is None else (row["low"], row["high"])
-    outcome = outcome_of(value, p, metric, pairs)
+    outcome = NOT_SIGNIFICANT if marked(row) else outcome_of(value, p, metric, pairs)
     return Compared(pattern, row, p, outcome, opponent, value, pairs, row["n_total"], ends)
 
 
-def was_compared(look: Lookup, metric: str) -> bool:
-    """Whether any method is compared with its baseline in a metric."""
-    return any(m == f"paired:{metric}" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items())
+def has_verdicts(look: Lookup, metric: str) -> bool:
+    """Whether methods are compared with their baselines in a metric, without marked ratios."""
+    known = any(m == f"paired:{metric}" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items())
+    return known and not look.is_marked(metric)
 
 
 def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | None:
@@ -112,7 +113,8 @@ def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | Non
     pairs, against = [], kind.replace("_", " ")
     for family in look.tasks:
         for pattern in look.patterns:
-            if (found := compared(look, (family, None), method, pattern, metric, kind)) is not None:
+            found = compared(look, (family, None), method, pattern, metric, kind)
+            if found is not None and not marked(found.row):
                 groups[found.outcome].append(pattern if len(look.tasks) == 1 else f"{family} {pattern}")
                 pairs.append(found.pairs)
                 against = against or found.opponent

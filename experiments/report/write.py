@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.measure.remarks import remarks
 from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study
 from experiments.measure.summary import summarise
 from experiments.report.cells import Lookup, number, spaced
@@ -114,6 +115,7 @@ def _page(
         subtitle=_subtitle(study, dict(facts)),
         status=status,
         problems=problems,
+        remarks=remarks(study),
         conclusion=conclusion,
         compared=f"{metric[:1].upper()}{metric[1:]}{_MEANINGS.get(metric, '')} of each method compared with its "
         "opponents at equal seeds. Better and worse: significant at 5 % with at least five pairs, after Holm's "

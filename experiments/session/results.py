@@ -11,6 +11,7 @@ import numpy as np
 from aesjax.registry import UnknownNameError, listed, lookup
 from aesjax.typed import require
 from experiments.measure.comparisons import PAIRED, comparable, draw_interval, outcome_of, paired, scopes
+from experiments.measure.remarks import remarks
 from experiments.measure.runs import run_metrics
 from experiments.measure.stats import holm
 from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study, with_numbers
@@ -161,20 +162,21 @@ class Results:
         self,
         method: Method | str,
         opponent: Method | str,
-        metric: str = "nauc",
+        metric: str | None = None,
         patterns: str | Sequence[str] | None = None,
     ) -> "pl.DataFrame":
         """Paired differences of two methods at equal seeds, a row per pattern.
 
-        Columns: pattern, pairs, difference (method minus opponent), low and high (95 % interval: Student's t below ten
-        pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), and outcome: "better"
-        or "worse" where p_holm < 0.05 with at least five pairs, else "not significant". A pattern without pairs has NaN
-        and null.
+        Columns: metric, pattern, pairs, difference (method minus opponent), low and high (95 % interval: Student's t
+        below ten pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), and outcome:
+        "better" or "worse" where p_holm < 0.05 with at least five pairs, else "not significant". A pattern without
+        pairs has NaN and null; a ratio by a denominator that is not clearly positive has the outcome null.
 
         Args:
           method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", where a
             sweep has several settings, else "SAC+AES".
-          metric: "nauc", "drop_ratio", "recovery", "return", or a name of `docs/metrics.md`.
+          metric: "nauc", "drop_ratio", "recovery", "return", or a name of `docs/metrics.md`; by default "nauc" if
+            it has verdicts, else "return".
           patterns: by default all.
 
         Raises:
@@ -182,26 +184,33 @@ class Results:
         """
         import polars as pl
 
-        study, name = self._recorded, METRICS.get(metric, metric)
+        study, method, opponent = self._recorded, self._named(method), self._named(opponent)
+        scores = {key: run_metrics(study, key) for key in study.runs if key.method in (method, opponent)}
+        ratios = [ratio for score in scores.values() if np.isfinite((ratio := score[METRICS["nauc"]]).value)]
+        metric = metric or ("nauc" if ratios and not any(ratio.flag for ratio in ratios) else "return")
+        name = METRICS.get(metric, metric)
         lookup("metric", dict.fromkeys([*METRICS, *PAIRED]), metric)
-        method, opponent = self._named(method), self._named(opponent)
         present = list(dict.fromkeys(key.pattern for key in study.runs))
         patterns = [patterns] if isinstance(patterns, str) else patterns
         for pattern in patterns or ():
             lookup("pattern of this study", dict.fromkeys(present), pattern)
-        column = {key: run_metrics(study, key)[name] for key in study.runs if key.method in (method, opponent)}
+        column = {key: score[name] for key, score in scores.items()}
         scope, draw = list(scopes(study))[-1], partial(draw_interval, seed=0, replicates=10_000)
-        rows = []
+        rows, judged = [], []
         for pattern in patterns or present:
             if comparable(name, pattern):
                 pair = paired(study, column, scope, method, opponent, pattern, name, draw)
-                rows.append((pattern, pair.pairs, *pair.interval, pair.p))
-        if not any(row[1] for row in rows):
+                rows.append((metric, pattern, pair.pairs, *pair.interval, pair.p))
+                judged.append(pair.pairs and not pair.flag)
+        if not any(row[2] for row in rows):
             hint = "; nAUC needs runs of SAC on the pattern steady, metric='return' does not" if "nauc" in name else ""
             raise ValueError(f"no pairs of runs of {method} and {opponent} have a value of {metric!r}{hint}")
         adjusted = holm([row[-1] for row in rows])
-        outcomes = [outcome_of(r[2], p, name, r[1]) if r[1] else None for r, p in zip(rows, adjusted, strict=True)]
-        schema = {"pattern": str, "pairs": int} | dict.fromkeys(("difference", "low", "high", "p"), float)
+        tested = zip(rows, adjusted, judged, strict=True)
+        outcomes = [outcome_of(row[3], p, name, row[2]) if clear else None for row, p, clear in tested]
+        schema = {"metric": str, "pattern": str, "pairs": int} | dict.fromkeys(
+            ("difference", "low", "high", "p"), float
+        )
         frame = pl.DataFrame(rows, schema, orient="row")
         return frame.with_columns(p_holm=pl.Series(adjusted), outcome=pl.Series(outcomes, dtype=pl.String))
 
@@ -320,6 +329,11 @@ class Results:
 
         return [verdict.sentence for verdict in verdicts(Lookup(self.metrics, self._recorded))]
 
+    @cached_property
+    def remarks(self) -> list[str]:
+        """Reservations to read first: ratios without a verdict, and schedules that are pinned at a bound."""
+        return remarks(self._recorded)
+
     def __repr__(self) -> str:
         config, runs = self._files.config, len(self.manifest.get("runs", ()))
         if self._joined:
@@ -329,5 +343,5 @@ class Results:
     def _repr_html_(self) -> str:
         from html import escape
 
-        lines = self.verdicts or ["no method has an opponent to be compared with"]
+        lines = [*self.remarks, *(self.verdicts or ["no method has an opponent to be compared with"])]
         return f"<p>{escape(repr(self))}</p><ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"

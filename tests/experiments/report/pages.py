@@ -3,8 +3,10 @@
 import json
 from html.parser import HTMLParser
 
+import polars as pl
+
 from experiments.study.store import write_manifest
-from tests.experiments.measure.synthetic import config, manifest
+from tests.experiments.measure.synthetic import config, make_curves, manifest
 
 TROUBLED = ("SAC", "SAC+AES", "SAC+AES-R", "PPO", "PPO+AES")  # methods of the study with broken runs
 SMALL_WINDOW = "recent: share 0.05 of 1000 transitions is 512 (51 %), its smallest window"
@@ -58,3 +60,18 @@ def configure(directory, **changes):
     path = directory / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     reseal(directory)
+
+
+def aimless():
+    """Curves of a study in which SAC gains nothing over the random policy (return 3), and AES is at its upper clip."""
+    curves = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), range(1, 6), every=2_000)
+    level = 3 + 0.4 * (pl.col("seed") - 3 + 0.2)  # at seeds 1 to 5 on both sides of the random policy
+    better = 2 * (pl.col("method") == "SAC+AES")
+    after_updates = pl.when(pl.col("step") > 0)
+    return curves.with_columns(
+        return_mean=level + better + 0.01 * pl.col("return_mean").clip(0, 1),
+        at_max=after_updates.then((pl.col("method") == "SAC+AES").cast(float)),
+        at_min=after_updates.then(0.0),
+        entropy_weight=pl.when(pl.col("method") == "SAC+AES").then(1.0).otherwise(0.2),
+        weight_raw=4.0 + pl.col("step") / 50_000,
+    )

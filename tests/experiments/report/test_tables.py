@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
+import pytest
 
 from experiments.measure import summarise
 from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, WORSE, outcome_of
+from experiments.measure.metrics import UNCLEAR, clearly_positive
 from experiments.measure.study import load_study
 from experiments.report.cells import Lookup
 from experiments.report.figures import plots_of
@@ -23,7 +25,7 @@ from tests.experiments.measure.synthetic import (
     manifest,
     with_controls,
 )
-from tests.experiments.report.pages import save
+from tests.experiments.report.pages import aimless, save
 
 METHODS = ("SAC", "SAC+AES")
 RUN = ("ramp", "steady", "square", "mixed")
@@ -42,6 +44,43 @@ def shifted(curves, method, by, pattern="abrupt"):
     return curves.with_columns(
         return_mean=pl.when(mine).then(pl.col("return_mean") + by + pl.Series(noise)).otherwise("return_mean")
     )
+
+
+def test_a_ratio_by_a_denominator_that_may_be_zero_is_marked_and_last_and_mean_return_leads():
+    curves = aimless()
+    look = look_of(curves)
+    found = verdicts(look)
+    assert found[0].metric == "mean_return"
+    assert found[0].patterns[BETTER] == ("steady", "abrupt")
+    assert not {"nauc_task_safe", "drop_run_safe", "deficit_area"} & {verdict.metric for verdict in found}
+    tables = build_tables(look)
+    assert (tables[0].key, tables[-1].key) == ("returns", "main")
+    assert all("†" in row[2].text for row in tables[-1].rows)  # nAUC
+    [paired] = [table for table in tables if table.key == "paired"]
+    marks = [any("†" in cell.text for row in rows for cell in row) for _, rows in paired.groups]
+    assert marks == sorted(marks)
+    flags = {metric: row["flag"] for (_, task, *run, metric), row in look.cells.items() if run == ["SAC+AES", "abrupt"]}
+    assert all(UNCLEAR in flags[name] for name in ("nauc_task_safe", "nauc_family_safe", "drop_nauc_task_safe"))
+    assert not any(flags[name] for name in ("drop_task_safe", "deficit_area", "mean_return"))  # AES is above the floor
+
+
+def test_a_comparison_uses_the_return_where_nauc_has_no_verdict(tmp_path):
+    results = Results.open(save(tmp_path / "aimless", aimless()))
+    assert results.compare("SAC+AES", "SAC")["metric"].unique().to_list() == ["return"]
+    ratio = results.compare("SAC+AES", "SAC", metric="nauc")
+    assert ratio["outcome"].to_list() == [None, None]
+    assert ratio["difference"].is_finite().all()
+    clear = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), range(1, 6), every=2_000)
+    results = Results.open(save(tmp_path / "clear", clear))
+    assert results.compare("SAC+AES", "SAC")["metric"].unique().to_list() == ["nauc"]
+
+
+@pytest.mark.parametrize(
+    ("areas", "clear"),
+    [([1.0, 1.1, 0.9], True), ([1.0, -1.0, 1.2], False), ([5.0], False), ([0.5, 0.5], True), ([-1.0, -1.1], False)],
+)
+def test_a_denominator_is_clearly_positive_if_its_interval_is_above_zero(areas, clear):
+    assert clearly_positive(areas) == clear
 
 
 def test_one_methods_wins_and_anothers_losses_are_two_lines():

@@ -4,14 +4,18 @@ import html
 import json
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 
+from experiments.measure.runs import pinned
 from experiments.report import write, write_report
 from experiments.report.page import Page as PageOfReport
+from experiments.session.results import Results
 from experiments.study.store import write_manifest
+from tests.experiments.configs import config_of
 from tests.experiments.measure.synthetic import config, make_curves, manifest
-from tests.experiments.report.pages import SMALL_WINDOW, TROUBLED, Page, configure, save
+from tests.experiments.report.pages import SMALL_WINDOW, TROUBLED, Page, aimless, configure, save
 
 PATTERNS = ("steady", "abrupt")  # of the shared pages
 SOME = ("SAC", "SAC+AES")
@@ -41,6 +45,38 @@ def test_the_page_is_one_well_formed_file_that_loads_nothing(troubled):
     assert all((troubled.parent / file).is_file() for file in files)
     assert len(set(page.ids)) == len(page.ids)
     assert "prefers-color-scheme: dark" in text
+
+
+@pytest.mark.parametrize(("bound", "factor"), [("upper", 1.0), ("lower", 0.001)])
+def test_a_schedule_that_is_pinned_at_a_bound_is_named_before_all_results(bound, factor, tmp_path):
+    curves = aimless().with_columns(pl.col("weight_raw") * factor)
+    if bound == "lower":
+        on = pl.when(pl.col("method") == "SAC+AES").then(0.0001).otherwise("entropy_weight")
+        curves = curves.rename({"at_max": "at_min", "at_min": "at_max"}).with_columns(entropy_weight=on)
+        curves = curves.with_columns(weight_raw=pl.col("weight_raw") * 1e-3)
+    folder = save(tmp_path / "study", curves)
+    (folder / "config.json").write_text(json.dumps(config_of("sac", "baseline,aes", steps=100_000).to_json()))
+    configure(folder)
+    page = html.unescape(write_report(folder, replicates=FEW).read_text())
+    [named] = [line for line in Results.open(folder).remarks if "pinned" in line]
+    assert named.startswith(f"SAC+AES is pinned at its {bound} bound")
+    assert page.index(named) < page.index('id="answer"')
+    assert named in (folder / "report" / "tables.md").read_text()
+    kappa = float(re.search(r"kappa=([\d.e-]+)", named)[1])
+    share = 0.9 if bound == "upper" else 0.1
+    after = curves.filter(pl.col("step") > 0, method="SAC+AES")
+    edge = after["weight_raw"].quantile(share, "linear")
+    assert kappa == pytest.approx(after["entropy_weight"][0] / edge, rel=0.05)
+
+
+def test_a_schedule_inside_its_bounds_and_a_constant_are_not_pinned(small):
+    assert not any("pinned" in line for line in Results.open(small).remarks)
+    assert [pinned(0.0, 0.95), pinned(0.96, 0.0), pinned(0.5, 0.5), pinned(np.nan, np.nan)] == [
+        "upper",
+        "lower",
+        "",
+        "",
+    ]
 
 
 def test_every_table_is_there_in_the_page_and_in_markdown(troubled):
