@@ -46,6 +46,8 @@ class Table:
     """Episodes of an evaluation instead of the part's."""
     record: Path | None = None
     """Record to which the runs are added; by default OUT/record."""
+    with_reference: bool = False
+    """Also train SAC's runs without drift that nAUC needs, if neither the selection nor the record has them."""
     devices: Whole = None
     """Devices to use; on a CPU one per core by default."""
     dry_run: bool = False
@@ -59,9 +61,12 @@ class Table:
 
 def execute(options: Table) -> int:
     """Train unfinished studies, record them and print the tables."""
+    import polars as pl
+
     from experiments.paper import tables
     from experiments.paper.design import cells, controls
-    from experiments.paper.record import gather, record
+    from experiments.paper.evidence import FAMILY_OF, SETTING, planned, references
+    from experiments.paper.record import STUDIES, Record, gather, read, record
     from experiments.study import store
 
     names = ("patterns", "seeds", "steps", "evaluations", "episodes")
@@ -70,6 +75,17 @@ def execute(options: Table) -> int:
         start_jax(options.devices)
         tasks = options.tasks.split(",") if options.tasks else None
         wanted = cells(options.part, options.carriers.split(","), options.preset, tasks, given)
+        place = options.record or options.out / "record"
+        known = read(place) if (place / STUDIES).exists() else Record(pl.DataFrame(), pl.DataFrame(), {})
+        expected = planned(wanted)
+        runs = pl.concat([expected, known.runs], how="diagonal_relaxed").join(expected, on=SETTING, how="semi")
+        if needed := tables.unfilled(options.part, runs):
+            raise Refusal(f"the tables of part {options.part} would be empty: they need {needed}, here or in {place}")
+        missing = references(wanted, known)
+        if missing and not options.with_reference:
+            tasks = ", ".join(sorted({cell.study.task for cell in missing}))
+            raise Refusal(f"nAUC on {tasks} needs runs of SAC on steady, which {place} lacks; add --with-reference")
+        wanted += missing
         worst, folders = DONE, []
         for cell in wanted:
             folder = options.out / cell.name
@@ -83,11 +99,11 @@ def execute(options: Table) -> int:
             worst, folders = max(worst, code), [*folders, folder]
         if options.dry_run:
             return DONE
-        place = options.record or options.out / "record"
         record(folders, place)
         results = gather([place])
         text = tables.appendix_tables(results) if options.part == "appendix" else tables.tables(results.runs)
-        store.write_text(options.out / "tables.md", f"{text}\n{tables.paper_tables(results)}")
+        paper = tables.paper_tables(results) if set(results.runs["task"]) & set(FAMILY_OF) else ""
+        store.write_text(options.out / "tables.md", f"{text}\n{paper}")
         print(f"{text}\nrecord: {place}\ntables, with the paper's: {options.out / 'tables.md'}")
     return worst
 

@@ -1,10 +1,12 @@
 """Runs as evidence: methods found by what they are, and paired differences pooled as `docs/metrics.md` prescribes."""
 
+import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial, reduce
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +16,14 @@ from agents import CARRIERS as REGISTERED
 from experiments.measure import stats
 from experiments.measure.comparisons import OUTCOMES, best_of, contrasts
 from experiments.measure.curves import nan_mean
-from experiments.measure.study import STEADY
-from experiments.paper.design import TASKS
-from experiments.paper.record import Gathered, method_of
+from experiments.measure.metrics import clearly_positive
+from experiments.measure.study import REFERENCE, STEADY
+from experiments.paper.design import TASKS, Cell
+from experiments.paper.record import Gathered, Record, fits, method_of
+from experiments.study.codec import encode
 from experiments.study.config import StudyConfig
 from experiments.study.method import Method
-from experiments.study.program import identity
+from experiments.study.program import identity, rows_of
 from experiments.study.text import parse_method
 
 NAMES = {spec.label: name for name, spec in REGISTERED.items()}
@@ -32,6 +36,8 @@ MARGIN = 0.05
 LEARNED = 0.8
 _ABOVE = pl.col("final_return") > pl.max_horizontal("untrained", "floor")
 HAS_LEARNED = pl.col("trained").any() | (_ABOVE.mean() >= LEARNED)
+#: Columns of a setting.
+SETTING = ("task", "steps", "carrier")
 FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
 #: (task, carrier, pattern)
@@ -48,6 +54,37 @@ def having(runs: pl.DataFrame, test: Callable[[Method], bool]) -> pl.Expr:
     """Rows whose method passes a test."""
     definitions = runs["definition"].unique()
     return pl.col("definition").is_in([text for text in definitions if test(method_of(text))])
+
+
+def planned(wanted: Sequence[Cell]) -> pl.DataFrame:
+    """The runs of studies, as far as a record describes them before their training."""
+    rows = []
+    for config in (cell.study.config for cell in wanted):
+        named = [(carrier, row) for carrier in config.carriers for row in rows_of(config, carrier)]
+        for (carrier, row), pattern, seed in product(named, config.patterns, config.seeds):
+            rows.append((config.task, config.steps, carrier, row.name, json.dumps(encode(row.method)), pattern, seed))
+    return pl.DataFrame(rows, [*SETTING, "method", "definition", "pattern", "seed"], orient="row")
+
+
+def references(wanted: Sequence[Cell], known: Record) -> list[Cell]:
+    """Studies of SAC without drift that nAUC on the paper's tasks needs, and neither ``wanted`` nor a record has."""
+    runs, steady = planned(wanted), {"method": REFERENCE, "pattern": STEADY}
+    found = {}
+    for study in (cell.study for cell in wanted if cell.study.task in FAMILY_OF):
+        config = study.config.to_json()
+        alike = [name for name, about in known.studies.items() if fits(config, about["config"])]
+        there = known.runs.filter(pl.col("study").is_in(alike), **steady) if alike else []
+        if not len(there) and runs.filter(task=config["task"], steps=config["steps"], **steady).is_empty():
+            name = f"reference-{config['task']}-{config['steps']}"
+            found[name] = Cell(name, replace(study, methods=[Method("sac")], patterns=STEADY))
+    return list(found.values())
+
+
+def unclear(runs: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Methods, by ``keys``, whose area above the random policy without drift is not clearly positive over the seeds."""
+    areas = runs.filter(pattern=STEADY).group_by(*keys, "method").agg(area=pl.col("mean_return") - pl.col("floor"))
+    clear = pl.col("area").map_elements(clearly_positive, pl.Boolean, skip_nulls=False)
+    return areas.filter(~clear).drop("area")
 
 
 class Evidence:
@@ -68,6 +105,7 @@ class Evidence:
         steady = self.runs.filter(having(runs, lambda method: method == Method(method.carrier)), pattern=STEADY)
         gains = steady.group_by("rank", pl.col("label").alias("carrier"))
         self._gains = gains.agg(pl.col("nauc_task_safe").mean().alias("gain"))
+        self._unclear = unclear(self.runs, "rank")
         self.idle = gains.agg(idle=~HAS_LEARNED).filter("idle")
         self._constants = having(runs, lambda method: method.follows("fixed"))
         self._configs: dict[tuple[int, str], StudyConfig] = {}  # (rank, carrier) -> one of the group's
@@ -131,10 +169,15 @@ class Evidence:
         wanted = pl.DataFrame(rows, [*_CELL, "side", "size", "method", "under"], orient="row")
         if wanted.is_empty():
             return pl.DataFrame(schema=_PAIRS)
+        wanted = wanted.with_columns(pl.col("rank").cast(pl.UInt32))
+        if "nauc" in metric:  # ratios by denominators that are not clearly positive have no verdict
+            wanted = wanted.join(self._unclear.filter(method=REFERENCE), on="rank", how="anti")
+        elif "drop" in metric:
+            wanted = wanted.join(self._unclear, on=["rank", "method"], how="anti")
         value = reduce(operator.add, (pl.col(name) for name in metric.split("+")))
         values = self.runs.select("rank", "method", "seed", pl.col("pattern").alias("under"), value.alias("value"))
         # A side is the mean over its methods, at the seeds that all of them have.
-        means = wanted.with_columns(pl.col("rank").cast(pl.UInt32)).join(values, on=["rank", "method", "under"])
+        means = wanted.join(values, on=["rank", "method", "under"])
         means = means.group_by(*_CELL, "side", "size", "seed").agg(pl.col("value").mean(), pl.len())
         ours, theirs = (
             means.filter(pl.col("size") == pl.col("len"), side=side).select(*_CELL, "seed", pl.col("value").alias(side))

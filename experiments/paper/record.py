@@ -207,14 +207,15 @@ def _groups(studies: Mapping[str, Any]) -> list[_Group]:
     groups: list[_Group] = []
     for name, study in studies.items():
         for config in study["config"].get("merged") or [study["config"]]:
-            fitting = (group for group in groups if all(_fits(config, other) for _, other in group))
+            fitting = (group for group in groups if all(fits(config, other) for _, other in group))
             if (group := next(fitting, None)) is None:
                 groups.append(group := [])
             group.append((name, config))
     return groups
 
 
-def _fits(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+def fits(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether runs of two configurations may be compared."""
     common = set(ours.get("settings", {})) & set(theirs.get("settings", {}))
     names = (*_ALIKE, "observe", *(_SIZES if common else ()))
     if any(ours.get(name) != theirs.get(name) for name in names) or _began(ours, common) != _began(theirs, common):

@@ -24,16 +24,19 @@ from experiments.measure.tables import paper_nauc_drop, paper_recovery, paper_ta
 from experiments.paper.design import APPENDIX, TASKS
 from experiments.paper.evidence import (
     CARRIERS,
+    FEWEST,
     HAS_LEARNED,
     MARGIN,
     NOTHING,
     PATTERNS,
+    SETTING,
     Evidence,
     Side,
     expected,
     having,
     levels_of,
     measure,
+    unclear,
 )  # fmt: skip
 from experiments.paper.record import Gathered, method_of, methods_of
 from experiments.report.draw import canvas_to_files
@@ -45,7 +48,6 @@ from experiments.study.text import number
 
 #: Seeds on which kappa and the constant are chosen, and seeds on which their differences are reported.
 CHOOSING, REPORTING = range(1, 6), range(6, 11)
-_SETTING = ("task", "steps", "carrier")
 _IN_GRID = ~pl.col("study").str.starts_with("appendix")
 _Key = tuple[str, str]  # row of a table, pattern
 
@@ -107,13 +109,29 @@ def settings(runs: pl.DataFrame, metric: str = "mean_return") -> Iterator[Settin
     Args:
       metric: of the contrasts; mean return chooses kappa and the constant.
     """
-    for (task, steps, carrier, *_), own in runs.filter(_IN_GRID).group_by(_SETTING, maintain_order=True):
-        methods = methods_of(own).values()
-        steady = own.filter(having(own, lambda method: method.is_baseline), pattern=STEADY)
-        compared = all(any(method.follows(name) for method in methods) for name in ("aes", "fixed"))
-        enough = own["seed"].n_unique() >= ENOUGH and compared
-        if enough and steady.select(HAS_LEARNED).item():
+    for (task, steps, carrier, *_), own in runs.filter(_IN_GRID).group_by(SETTING, maintain_order=True):
+        if _is_complete(own) and _steady(own).select(HAS_LEARNED).item():
             yield _setting(task, steps, carrier, own, metric)
+
+
+def _steady(runs: pl.DataFrame) -> pl.DataFrame:
+    return runs.filter(having(runs, lambda method: method.is_baseline), pattern=STEADY)
+
+
+def _is_complete(runs: pl.DataFrame) -> bool:
+    """Whether a setting has enough seeds, AES, a constant, and runs of its baseline without drift."""
+    methods = methods_of(runs).values()
+    compared = all(any(method.follows(name) for method in methods) for name in ("aes", "fixed"))
+    return compared and len(_steady(runs)) > 0 and runs["seed"].n_unique() >= ENOUGH
+
+
+def unfilled(part: str, runs: pl.DataFrame) -> str:
+    """Reason why the tables of a part would be empty, at the end of a sentence, from the runs that are planned."""
+    if part == "appendix":
+        enough = runs.filter(pl.col("pattern").is_in(PATTERNS))["seed"].n_unique() >= FEWEST
+        return "" if enough else f"{FEWEST} seeds, and a pattern of {', '.join(PATTERNS)}"
+    full = any(_is_complete(own) for _, own in runs.group_by(SETTING))
+    return "" if full else f"the pattern {STEADY}, {ENOUGH} seeds, a constant and `aes`, of one carrier on a task"
 
 
 def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: str) -> Setting:
@@ -155,6 +173,8 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
         row: (methods[PUBLISHED], opponents[row]) for row in (BASELINE, CONSTANT, LEVEL, TIMING) if row in opponents
     }
     scored = runs.with_columns(value=-pl.col(metric) if metric in LOWER_IS_BETTER else pl.col(metric))
+    if "drop" in metric:
+        scored = scored.join(unclear(runs), on="method", how="anti")
     if metric != "mean_return":  # of changes alone, and without a margin
         scored, margin = scored.filter(pl.col("value").is_not_nan(), pl.col("pattern") != STEADY), 0.0
     found = (_contrasts(scored, tuned, REPORTING, margin), _contrasts(scored, pairs, seeds, margin))
@@ -318,6 +338,8 @@ def paper_tables(gathered: Gathered) -> str:
     times = evidence.pairs(*sides, "recovery", expected(("abrupt",)))
     parts = []
     for at, (title, found) in enumerate({"nAUC": levels, "DropRatio": drops}.items()):
+        if found.is_empty():
+            continue
         head, body = every[at:], []
         for family, carrier in ((family, carrier) for family in TASKS for carrier in CARRIERS):
             own = found.filter(pl.col("task").is_in(TASKS[family]), carrier=carrier)
@@ -337,7 +359,7 @@ def paper_tables(gathered: Gathered) -> str:
             line.append(_beside(times.filter(task=task, carrier=carrier), paper, 100.0, 1))
         body.append(line)
     title = "Recovery after abrupt changes, % of training: paper; ours"
-    parts.append(f"**{title}**\n\n{_markdown(['task', *CARRIERS], body)}")
+    parts += [f"**{title}**\n\n{_markdown(['task', *CARRIERS], body)}"] if len(times) else []
     used = pl.concat([levels, drops, times]).select("task", "carrier", "rank").unique(["task", "carrier"], keep="last")
     idle = evidence.idle.join(evidence.runs.select("rank", "task").unique(), on="rank").select(used.columns)
     behind = [

@@ -3,14 +3,15 @@
 import json
 import shutil
 
+import polars as pl
 import pytest
 
 from experiments.cli import main
-from experiments.paper import record
+from experiments.paper import design, evidence, record
 from experiments.study import store
 
 SMALL = ["--part", "C", "--tasks", "pendulum", "--carriers", "ppo", "--patterns", "steady,abrupt", "--quiet"]
-SMALL += ["--steps", "2000", "--seeds", "1:2", "--evaluations", "2", "--episodes", "1"]
+SMALL += ["--steps", "2000", "--seeds", "1:5", "--evaluations", "2", "--episodes", "1"]
 
 
 def run(out, *options):
@@ -41,14 +42,14 @@ def test_a_part_is_trained_recorded_and_printed_and_nothing_is_trained_twice(out
     assert "record: " in capsys.readouterr().out
     assert record.read(out / "record").runs.equals(runs)
     assert (out / studies[0] / store.MANIFEST).read_bytes() == before[out / studies[0] / store.MANIFEST]
-    assert "no data" in (out / "tables.md").read_text()
+    assert "no data" not in (out / "tables.md").read_text()  # the paper has no such task
 
 
 @pytest.mark.slow
 def test_a_finished_study_that_is_not_the_one_asked_for_is_refused(out, capsys):
     path = out / "C-pendulum-2000-ppo" / store.CONFIG
     assert json.loads(path.read_text())["steps"] == 2000
-    assert run(out, "--seeds", "1:3") == 2
+    assert run(out, "--seeds", "1:6") == 2
     assert "C-pendulum-2000-ppo holds a study with other seeds; choose another --out" in capsys.readouterr().err
 
 
@@ -67,6 +68,36 @@ def test_a_dry_run_names_what_is_missing_and_writes_nothing(tmp_path, capsys):
     assert "C-pendulum-2000-ppo: missing" in said
     assert "nothing was written" in said
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        ("--part D --tasks hopper --carriers ppo", "--with-reference"),
+        ("--part appendix --carriers ppo", "--with-reference"),
+        ("--part C --tasks pendulum --carriers ppo --seeds 1:2", "5 seeds"),
+        ("--part C --tasks pendulum --carriers ppo --patterns abrupt", "the pattern steady"),
+        ("--part F --tasks pendulum --carriers ppo", "a constant and `aes`"),  # its opponents are in part C
+        ("--part appendix --carriers sac --patterns steady", "a pattern of abrupt"),
+    ],
+)
+def test_a_selection_whose_tables_would_be_empty_is_refused_before_training(words, needed, tmp_path, capsys):
+    assert main(["table", "grid", *words.split(), "--out", str(tmp_path / "out")]) == 2
+    message = capsys.readouterr().err
+    assert needed in message
+    assert len(message) < 300
+    assert not (tmp_path / "out").exists()
+
+
+def test_references_are_those_that_neither_the_selection_nor_the_record_has():
+    alone, both = (design.cells("D", carriers, tasks=["hopper"]) for carriers in (["ppo"], ["ppo", "sac"]))
+    empty = record.Record(pl.DataFrame(), pl.DataFrame(), {})
+    [reference] = evidence.references(alone, empty)
+    assert (reference.study.patterns, [str(m.carrier.name) for m in reference.study.methods]) == ("steady", ["sac"])
+    assert reference.study.seeds == alone[0].study.seeds
+    assert evidence.references(both, empty) == evidence.references(alone, record.read()) == []
+    shorter = design.cells("D", ["ppo"], tasks=["hopper"], given={"steps": 4_960})
+    assert evidence.references(shorter, record.read())  # runs of other sizes cannot serve
 
 
 @pytest.mark.parametrize(
