@@ -102,7 +102,7 @@ def _timed(
 def levels(curve: Curve, changes: Changes, w: int = 5) -> np.ndarray:
     """(K,) mean of the last ``w`` evaluations before each change within its regime; NaN without evaluations."""
     changes = np.asarray(changes, np.float64)
-    starts, levels = np.concatenate([[0.0], changes[:-1]]), np.full(len(changes), np.nan)
+    starts, levels = np.concatenate([[0.0], changes])[: len(changes)], np.full(len(changes), np.nan)
     for i, (start, change) in enumerate(zip(starts, changes, strict=True)):
         past = np.flatnonzero((curve.steps >= start) & (curve.steps < change))[-w:]
         levels[i] = np.mean(curve.returns[past]) if past.size else np.nan
