@@ -209,7 +209,7 @@ def test_a_typed_study_has_the_configuration_of_a_kept_one(name):
 
 
 @pytest.mark.slow
-def test_a_typed_study_trains_as_the_command_line_of_a_kept_one(tmp_path):
+def test_a_typed_study_trains_as_the_command_line_of_a_kept_one(tmp_path, capsys):
     """Cut short; the methods, patterns and settings of the command are the words of the study's configuration."""
     study = Study("toy", ["sac", *SAC], patterns="steady,abrupt", seeds=2, steps=1600)
     config = study.config
@@ -217,6 +217,8 @@ def test_a_typed_study_trains_as_the_command_line_of_a_kept_one(tmp_path):
     words = ["--carriers", ",".join(config.carriers), "--schedules", schedules, "--patterns", ",".join(config.patterns)]
     words += ["--steps", "1600", "--seeds", "1:2", "--no-report", "--out", str(tmp_path / "typed")]
     assert main(["run", *words]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    assert notes == [f"note: {remark}" for remark in Results.open(tmp_path / "typed").remarks]
     own = study.run(tmp_path / "objects", quiet=True).directory
     for file in ("curves.parquet", "streams.parquet"):
         assert (own / file).read_bytes() == (tmp_path / "typed" / file).read_bytes()
