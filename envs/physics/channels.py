@@ -68,14 +68,17 @@ def _channel(task: str, item: str, known: Mapping[str, Range]) -> Channel:
 
 
 def texts_of(channels: Any) -> tuple[str, ...]:
-    """Channels as texts, from a mapping of names to ranges, a comma-separated text, or texts and `Channel` objects."""
+    """Channels as texts, from a mapping of names to ranges, a comma-separated text, or texts and `Channel` objects.
+
+    Numbers have their shortest form, so that -5, -5.0 and "-5.0" are equal.
+    """
     if isinstance(channels, str):
-        return tuple(part.strip() for part in channels.split(",") if part.strip())
+        channels = [part.strip() for part in channels.split(",") if part.strip()]
     items = channels if several(channels) else [channels]
     named = (
         channels.items() if isinstance(channels, Mapping) else [(getattr(item, "name", item), item) for item in items]
     )
-    return tuple(text for name, ends in named for text in _spelt(name, ends))
+    return tuple(_shortest(text) for name, ends in named for text in _spelt(name, ends))
 
 
 def _spelt(name: Any, ends: Any) -> list[str]:
@@ -91,6 +94,14 @@ def _spelt(name: Any, ends: Any) -> list[str]:
             return [f"{part}={text}" for part, text in zip(names, texts, strict=True)]
     allowed = "NAME=LOW:HIGH, a scalar Channel, or NAME: (low, high) or (low, nominal, high), numbers or arrays"
     raise ValueError(f"channel {name!r} must be {allowed}; got {ends!r:.60}")
+
+
+def _shortest(text: str) -> str:
+    name, equals, ends = text.partition("=")
+    with suppress(ValueError):
+        numbers = [float(end) for end in ends.split(":")]
+        ends = ":".join(f"{x:g}" if float(f"{x:g}") == x else repr(x) for x in numbers)
+    return f"{name}{equals}{ends}"
 
 
 def ranges_of(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:

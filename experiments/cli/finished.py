@@ -123,6 +123,12 @@ class Video:
     """Drift pattern of the study; by default its first with drift."""
     seed: int | None = None
     """Training seed; by default the first."""
+    task: str | None = None
+    """MODULE:NAME of the study's custom task."""
+    carriers: str | None = None
+    """MODULE:NAME of its custom carriers, comma-separated."""
+    patterns: str | None = None
+    """MODULE:NAME of its custom patterns, comma-separated."""
     at: float = 1.0
     """Moment as a share of the run, 0 to 1. Its drift is in force; the nearest stored policy (changes, end) acts."""
 
@@ -136,7 +142,8 @@ def video(options: Video) -> int:
         from experiments.session.video import film
 
         chosen = vars(options).copy()
-        made = film(Results.open(chosen.pop("directory")), **chosen)
+        objects = {name: value for name in ("task", "carriers", "patterns") if (value := chosen.pop(name)) is not None}
+        made = film(Results.open(chosen.pop("directory"), **objects), **chosen)
     drift = ", ".join(f"{value:.3g}" for value in made.drift)
     print(f"video: {made.path}\npolicy of step {made.step:,}, drift {drift}; return {made.episode_return:.1f}")
     return DONE
@@ -150,6 +157,10 @@ class Export:
     """Folders of finished studies of one task; every carrier is taken from the first study that trained it."""
     out: Path
     """Folder for the agents; must be new or empty."""
+    task: str | None = None
+    """MODULE:NAME of the studies' custom task."""
+    carriers: str | None = None
+    """MODULE:NAME of their custom carriers, comma-separated."""
     results: bool = False
     """Add the results of the studies to the record in --out instead, which `aesjax audit` reads. A study with the same
     name is replaced, and folders of other studies in configurations become names."""
@@ -165,12 +176,13 @@ def export(options: Export) -> int:
             open_results(folder)
         start_jax(None)
         from experiments.paper.record import record
+        from experiments.study.config import at_hand
         from experiments.study.warm import export_agents
 
         if options.results:
             record(folders, options.out)
             print(f"record: {options.out}")
         else:
-            size = export_agents(folders, options.out)
+            size = export_agents(folders, options.out, at_hand(options.task, options.carriers))
             print(f"agents: {options.out} ({size / 1e6:.2f} MB)")
     return DONE

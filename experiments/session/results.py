@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study
 from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
-from experiments.study.config import StudyConfig
+from experiments.study.codec import Objects
+from experiments.study.config import StudyConfig, at_hand
 from experiments.study.folder import check_same, open_study
 from experiments.study.method import Method
 from experiments.study.process import check_numerics
@@ -49,24 +51,28 @@ class Results:
     recorded proxies as lists, ``metrics`` a row per metric of a run, of a method and of a comparison.
     """
 
-    def __init__(self, files: Files, study: Any = None, joined: Sequence["Results"] = ()):
-        self._files, self._study, self._joined = files, study, joined
+    def __init__(self, files: Files, objects: Objects = MappingProxyType({}), joined: Sequence["Results"] = ()):
+        self._files, self._objects, self._joined = files, objects, joined
 
     @classmethod
-    def open(cls, directory: str | Path, study: Any = None) -> "Results":
+    def open(cls, directory: str | Path, study: Any = None, **objects: Any) -> "Results":
         """The finished study in a folder; every file is checked against its checksum.
 
+        Policies and replays need the custom objects of the study, which a folder does not hold.
+
         Args:
-          study: the `experiments.Study` that was trained; required by policies and replays if it uses objects of a
-            script or notebook.
+          study: the `experiments.Study` that was trained, with its objects.
+          objects: or only some of them: ``task``, ``methods``, ``patterns`` and ``proxy`` as in `Study`, ``carriers``.
 
         Raises:
           ValueError: no study, an unfinished or damaged study, or not ``study``.
         """
         files = open_results(Path(directory).expanduser())
         if study is not None:
-            check_same(files.directory, files.config, study.config)
-        return cls(files, study)
+            config = study.config
+            check_same(files.directory, files.config, config)
+            return cls(files, config.at_hand)
+        return cls(files, at_hand(**objects))
 
     @classmethod
     def join(cls, studies: Sequence["Results | str | Path"]) -> "Results":
@@ -93,7 +99,7 @@ class Results:
     @cached_property
     def config(self) -> StudyConfig:
         """The complete configuration."""
-        return open_study(self.directory).config if self._study is None else self._study.config
+        return open_study(self.directory, self._objects).config
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -286,7 +292,7 @@ class Results:
         from experiments.study import replay
         from experiments.study.text import parse_objects
 
-        study, frames = replay.load(self.directory, self.config), []
+        study, frames = replay.load(self.directory, self._objects), []
         for method in parse_objects(methods):
             share, carrier = replay.share_of_method(study, method), method.carrier.name
             rows, stride = study.streams.filter(carrier=carrier), study.strides[carrier]

@@ -277,7 +277,7 @@ class Study:
                 f"the level q={config.proxy.q} of the study's proxy has no text form; set it in the methods, aes(q=...)"
             )
         made: dict[str, Callable[[Any], Any]] = {
-            "task": lambda task: config.task if config.task in envs.TASKS else name_of("task", config.built),
+            "task": lambda task: config.task if config.maker is None else name_of("task", config.maker),
             "methods": lambda _: [f"{name_of('carrier', m.carrier)}+{text_of(m)}" for m in config.methods],
             "patterns": lambda _: _joined([name_of("pattern", config.patterns_known[p]) for p in config.patterns]),
             "seeds": lambda _: seeds_text(config.seeds),

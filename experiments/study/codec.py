@@ -3,6 +3,8 @@
 import dataclasses
 from collections import namedtuple
 from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from aesjax.adaptations import Adaptation, AdaptationFactory
@@ -11,7 +13,11 @@ from aesjax.registry import lookup
 from aesjax.schedules import DriftProxy, ProxyFactory, Schedule, ScheduleFactory
 from aesjax.typed import require, typed
 from agents import CarrierSpec
+from envs.patterns import Pattern
 from experiments.study.method import KINDS, Control, Method, source_of
+
+#: Objects of this process by kind and name, see `experiments.study.config.at_hand`.
+Objects = Mapping[tuple[str, str], Any]
 
 
 def encode(value: Any) -> Any:
@@ -34,7 +40,7 @@ def _default(field: dataclasses.Field) -> Any:
 
 
 def _method_json(method: Method) -> dict[str, Any]:
-    """Complete definition of a method: all options, and the source texts of custom objects."""
+    """Complete definition of a method: all options, and the definitions of custom objects."""
     schedule, signal = (
         each and _defined("schedule", each.factory, each.given, each.factory.signature.defaults)
         for each in (method.schedule, method.signal)
@@ -56,18 +62,27 @@ def _method_json(method: Method) -> dict[str, Any]:
 
 
 def _defined(kind: str, entry: Any, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Name, given options and defaults of an object; for a custom object also its source text."""
+    """Name, given options and defaults of an object; for a custom object also its definitions."""
     data: dict[str, Any] = {"name": entry.name}
     data |= {"given": dict(given)} if given else {}
-    source = source_of(kind, entry)
-    rest = {name: value for name, value in defaults.items() if name not in given or source is not None}
+    sources = source_of(kind, entry)
+    rest = {name: value for name, value in defaults.items() if name not in given or sources is not None}
     data |= {"defaults": rest} if rest else {}
-    if source is not None:
-        data |= {"source_text": source, "traits": {name: getattr(entry, name) for name in _TRAITS[kind]}}
+    if sources is not None:
+        data |= {"sources": dict(sources), "traits": {name: getattr(entry, name) for name in _TRAITS[kind]}}
         data |= {"defaults": entry.hyper()._asdict()} if kind == "carrier" else {}
     return data
 
 
+#: Options at the shell and in Python that give a custom object.
+_OPTIONS = {
+    "task": ("--task", "task"),
+    "carrier": ("--carriers", "carriers"),
+    "pattern": ("--patterns", "patterns"),
+    "proxy": ("--proxy", "proxy"),
+    "schedule": ("--schedules", "methods"),
+    "adaptation": ("--schedules", "methods"),
+}
 #: Fields of a custom object that tables and readers need.
 _TRAITS = {
     "carrier": ("label", "baseline"),
@@ -77,27 +92,30 @@ _TRAITS = {
 }
 
 
-def decode(wanted: Any, data: Any, where: str = "") -> Any:
+def decode(wanted: Any, data: Any, where: str = "", objects: Objects = MappingProxyType({})) -> Any:
     """The value of an annotated type in JSON.
+
+    Args:
+      objects: replace the stand-ins of custom objects with equal definitions.
 
     Raises:
       ValueError: names the field, the allowed values and the value.
     """
-    return typed(wanted, data, where, _object)
+    return typed(wanted, data, where, partial(_object, objects))
 
 
-def _object(wanted: Any, data: Any, where: str) -> Any:
+def _object(objects: Objects, wanted: Any, data: Any, where: str) -> Any:
     if dataclasses.is_dataclass(wanted) and wanted not in (Method, DriftProxy):
-        return _fields(wanted, data, where)
+        return _fields(objects, wanted, data, where)
     try:
-        return (_method if wanted is Method else _proxy)(data)
+        return (_method if wanted is Method else _proxy)(objects, data)
     except KeyError as error:
         raise ValueError(f"{where} lacks {error}; got {data!r:.60}") from None
     except (AttributeError, TypeError) as error:
         raise ValueError(f"{where} must be a definition ({error}); got {data!r:.60}") from None
 
 
-def _fields(wanted: Any, data: Any, where: str) -> Any:
+def _fields(objects: Objects, wanted: Any, data: Any, where: str) -> Any:
     require(isinstance(data, dict), where, "an object", data)
     fields = {field.name: field for field in dataclasses.fields(wanted) if field.metadata.get("json", True)}
     needed = {name for name, field in fields.items() if _default(field) is dataclasses.MISSING}
@@ -105,58 +123,82 @@ def _fields(wanted: Any, data: Any, where: str) -> Any:
         raise ValueError(f"its fields differ from those of this version: {', '.join(odd)}")
     hints = get_type_hints(wanted, include_extras=True)
     inside = f"{where}." if where else ""
-    return wanted(**{name: decode(hints[name], value, f"{inside}{name}") for name, value in data.items()})
+    return wanted(**{name: decode(hints[name], value, f"{inside}{name}", objects) for name, value in data.items()})
 
 
-def _method(data: Any) -> Method:
+def _method(objects: Objects, data: Any) -> Method:
     control = None
     if "control" in data:
-        control = Control(data["control"]["name"], _method(data["control"]["of"]), data["control"]["blocks"])
+        control = Control(data["control"]["name"], _method(objects, data["control"]["of"]), data["control"]["blocks"])
     schedule, signal = (
-        Schedule(_entry("schedule", data[name]), data[name].get("given", {})) if name in data else None
+        Schedule(_entry("schedule", data[name], objects), data[name].get("given", {})) if name in data else None
         for name in ("schedule", "signal")
     )
+    adaptations = data.get("adaptations", ())
     return Method(
-        _entry("carrier", data["carrier"]),
+        _entry("carrier", data["carrier"], objects),
         schedule,
-        [Adaptation(_entry("adaptation", each), each.get("given", {})) for each in data.get("adaptations", ())],
-        proxy=_proxy(data["proxy"]) if "proxy" in data else None,
+        [Adaptation(_entry("adaptation", each, objects), each.get("given", {})) for each in adaptations],
+        proxy=_proxy(objects, data["proxy"]) if "proxy" in data else None,
         signal=signal,
         control=control,
         **{name: data[name] for name in ("label", "source", "coupling", "hyper") if name in data},
     )
 
 
-def _proxy(data: Any) -> DriftProxy:
-    return DriftProxy(_entry("proxy", data), data["given"]["q"], data.get("source"))
+def _proxy(objects: Objects, data: Any) -> DriftProxy:
+    return DriftProxy(_entry("proxy", data, objects), data["given"]["q"], data.get("source"))
 
 
-def _entry(kind: str, data: Any) -> Any:
-    """The registered object of a definition, or a stand-in for a custom object with its name and options."""
-    source = data.get("source_text")
-    if source is None:
+def _entry(kind: str, data: Any, objects: Objects) -> Any:
+    """The registered object of a definition; for a custom object see `stored`."""
+    if "sources" not in data:
         return lookup(kind, KINDS[kind].registered, data["name"])
-    defaults = data.get("defaults", {})
-    signature = Options(defaults, tuple(name for name in data.get("given", {}) if name not in defaults), frozenset())
-    return _stand_in(kind, data["name"], data["traits"], signature, source)
+    return stored(kind, data["name"], data["sources"], objects, data)
 
 
-def _stand_in(kind: str, name: str, traits: Mapping[str, Any], signature: Options, source: str) -> Any:
-    """Stand-in with the name and options of a custom object, for tables; it cannot be trained."""
+def stored(kind: str, name: str, sources: Mapping[str, str], objects: Objects, data: Mapping[str, Any]) -> Any:
+    """The custom object of a definition, if it is one of ``objects``, else a stand-in for tables."""
+    entry = objects.get((kind, name))
+    now = None if entry is None else source_of(kind, entry)
+    if now == sources:
+        return entry
 
     def absent(*_: Any, **__: Any) -> Any:
-        raise ValueError(f"{kind} '{name}' is a custom object: give the study that was trained, or its command")
+        check_sources(name, sources, now or sources)
+        raise ValueError(absence(kind, name, sources))
 
-    absent.source_text = source  # type: ignore[attr-defined]
+    absent.sources = sources  # type: ignore[attr-defined]
+    if kind == "pattern":
+        return Pattern(absent, jumps=False)
+    defaults, traits = data.get("defaults", {}), dict(data["traits"])
     if kind == "carrier":
-        known = signature.defaults
-        hyper = namedtuple("Hyper", known, defaults=known.values())  # type: ignore[misc]
+        hyper = namedtuple("Hyper", defaults, defaults=defaults.values())  # type: ignore[misc]
         return CarrierSpec(make=absent, config=absent, hyper=hyper, check=absent, **traits)  # type: ignore[arg-type]
+    required = tuple(option for option in data.get("given", {}) if option not in defaults)
+    signature = Options(defaults, required, frozenset(["proxy"] * traits.pop("uses_proxy", False)))
     if kind == "proxy":
         fields = {"update": "td_error", "fresh": "fresh_td_error"}
         return ProxyFactory(name, absent, signature, {}, fields, **traits)
     if kind == "adaptation":
         return AdaptationFactory(name, absent, signature, {}, tuple, **traits)
-    traits = dict(traits)
-    signature = signature._replace(others=frozenset(["proxy"] * traits.pop("uses_proxy")))
     return ScheduleFactory(name, absent, signature, {}, needs=frozenset(), source="update", **traits)
+
+
+def check_sources(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise a ValueError if definitions of an object differ from those stored with a study."""
+    if differing := [key for key in {**then, **now} if then.get(key) != now.get(key)]:
+        raise ValueError(
+            f"'{name}' differs from the object that the study was trained with, in {', '.join(differing[:3])}; restore "
+            "its source, or give the new object another name"
+        )
+
+
+def absence(kind: str, name: str, sources: Mapping[str, str]) -> str:
+    """Message about a custom object of a stored study that this process does not have."""
+    place = next((text for text in (name, next(iter(sources), "")) if ":" in text), "MODULE:NAME")
+    option, argument = _OPTIONS[kind]
+    return (
+        f"{kind} '{name}' is a custom object, which a folder does not hold; add {option} {place}, or in Python open "
+        f"the study by Results.open(FOLDER, {argument}=...)"
+    )

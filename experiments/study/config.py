@@ -6,7 +6,8 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
 
 import envs
 from aesjax.schedules import DriftProxy
@@ -17,8 +18,8 @@ from envs.physics.channels import texts_of
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset
 from experiments.study import store
-from experiments.study.codec import decode, encode
-from experiments.study.method import SOURCES, Method, find, single, source_of
+from experiments.study.codec import Objects, absence, check_sources, decode, encode, stored
+from experiments.study.method import SOURCES, Method, code_of, find, single, source_of
 from experiments.study.text import LARGEST_SEED, parse_names, parse_objects, parse_seeds, parse_sweep
 
 FORMAT = 4
@@ -54,8 +55,8 @@ class StudyConfig:
     drift_seed: Seed | None = None  # None: the training seed
     sweep: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the task's builder, complete
-    #: of a custom task and custom patterns: name -> source text
-    outside: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    #: of a custom task and custom patterns: name -> definitions, see `experiments.study.sources`
+    outside: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     #: of controls: folder of the recorded study, and the SHA-256 of its recorded proxies
     controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: of initial agents: their folder, the SHA-256 of their files, and whether with their replays
@@ -63,8 +64,9 @@ class StudyConfig:
     observe: str | None = None  # "drift": true drift values are part of the observations; a reference, not a method
     counterfactual: bool = False  # also evaluate under drift values that are not in force
     block: tuple[Count, ...] = ()  # first and last run of a part, from 1; (): all
-    #: custom objects, which JSON does not hold
+    #: custom objects, which JSON does not hold: the task, and the object or function that `as_task` makes it from
     built: envs.Task | None = dataclasses.field(default=None, **_BROUGHT)
+    maker: Any = dataclasses.field(default=None, **_BROUGHT)
     own_patterns: Mapping[str, Pattern] = dataclasses.field(default_factory=dict, **_BROUGHT)
 
     @property
@@ -84,7 +86,7 @@ class StudyConfig:
         if self.built is not None:
             return self.built
         if self.task in self.outside:
-            raise ValueError(f"task '{self.task}' is a custom task; `run` of the same Study with out=FOLDER opens it")
+            raise ValueError(absence("task", self.task, self.outside[self.task]))
         return envs.make(self.task, **{k: tuple(v) if isinstance(v, list) else v for k, v in self.options.items()})
 
     @property
@@ -124,14 +126,36 @@ class StudyConfig:
         """Names of custom objects, which `config.json` cannot restore."""
         return list(sources_in(self.to_json()))
 
+    @property
+    def at_hand(self) -> Objects:
+        """Its objects, for `config_from_json` of another study."""
+        return at_hand(self.maker, (), self.methods, self.own_patterns, self.proxy)
+
 
 def fingerprint_of(data: Mapping[str, Any]) -> str:
     """Short hash of a configuration as JSON."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def config_from_json(data: Any) -> StudyConfig:
-    """Read the configuration of a `config.json`; custom objects are stand-ins, and nothing is imported.
+def at_hand(task: Any = None, carriers: Any = (), methods: Any = (), patterns: Any = (), proxy: Any = None) -> Objects:
+    """Objects by kind and name, given as in `Study`; the task is what `as_task` makes it from, and has no name."""
+    known = {("task", ""): find("task", task) if isinstance(task, str) else task}
+    for carrier in parse_names("carrier", "--carriers", carriers).values() if carriers else ():
+        known["carrier", carrier.name] = carrier
+    for method in parse_objects(methods) if methods else ():
+        known |= {(kind, entry.name): entry for kind, entry in method.parts}
+    if proxy is not None:
+        known["proxy", find("proxy", proxy).factory.name] = find("proxy", proxy).factory
+    if patterns and not isinstance(patterns, Mapping):
+        patterns = parse_names("pattern", "--patterns", patterns)
+    return known | {("pattern", name): pattern for name, pattern in dict(patterns).items()}
+
+
+def config_from_json(data: Any, objects: Objects = MappingProxyType({})) -> StudyConfig:
+    """Read the configuration of a `config.json`; nothing is imported.
+
+    Args:
+      objects: of `at_hand`; they replace the stand-ins of custom objects with equal definitions.
 
     Raises:
       ValueError: a field is missing, unknown or of another type, or fields are inconsistent.
@@ -139,7 +163,7 @@ def config_from_json(data: Any) -> StudyConfig:
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
         raise ValueError(f"its format is {found}; this version reads format {FORMAT}")
-    config = decode(StudyConfig, data)
+    config = decode(StudyConfig, data, objects=objects)
     if set(config.settings) != set(config.carriers):
         raise ValueError(f"'settings' must be those of its carriers; got {', '.join(sorted(config.settings))}")
     for carrier, own in config.settings.items():
@@ -148,10 +172,28 @@ def config_from_json(data: Any) -> StudyConfig:
                 f"'steps' must be a multiple of {own.num_envs} environments of '{carrier}' times "
                 f"{config.evaluations} evaluations; got {config.steps}"
             )
-    return config
+    outside = {name: config.outside[name] for name in config.patterns if name in config.outside}
+    patterns = {name: stored("pattern", name, sources, objects, {}) for name, sources in outside.items()}
+    return dataclasses.replace(config, built=_rebuilt(config, objects.get(("task", ""))), own_patterns=patterns)
 
 
-def read_config(directory: Path, data: Any = None) -> StudyConfig:
+def _rebuilt(config: StudyConfig, maker: Any) -> envs.Task | None:
+    """The custom task of a stored configuration; None if ``maker`` makes another one.
+
+    Raises:
+      ValueError: the task was edited.
+    """
+    if maker is None or config.task not in config.outside:
+        return None
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in config.options.items()}
+    built = maker if isinstance(maker, envs.Task) else as_task(maker, **options)
+    if built.name != config.task:
+        return None
+    check_sources(config.task, config.outside[config.task], source_of("task", maker, code_of(built)) or {})
+    return built
+
+
+def read_config(directory: Path, data: Any = None, objects: Objects = MappingProxyType({})) -> StudyConfig:
     """Read the configuration of the study in ``directory``; ``data``: contents read by `store.open_results`.
 
     Raises:
@@ -160,30 +202,26 @@ def read_config(directory: Path, data: Any = None) -> StudyConfig:
     path = directory / store.CONFIG
     data = store.read_json(path) if data is None else data
     try:
-        return config_from_json(data)
+        return config_from_json(data, objects)
     except (ValueError, KeyError) as error:
         raise ValueError(f"{path} cannot be used: {error}") from None
 
 
-def sources_in(data: Any) -> dict[str, str]:
-    """Name -> source text of every custom object in a configuration as JSON."""
+def sources_in(data: Any) -> dict[str, Mapping[str, str]]:
+    """Name -> definitions of every custom object in a configuration as JSON."""
     if isinstance(data, list):
-        return {name: text for each in data for name, text in sources_in(each).items()}
+        return {name: sources for each in data for name, sources in sources_in(each).items()}
     if not isinstance(data, dict):
         return {}
-    found = {data["name"]: data["source_text"]} if "source_text" in data else dict(data.get("outside", {}))
+    found = {data["name"]: data["sources"]} if "sources" in data else dict(data.get("outside", {}))
     return found | sources_in(list(data.values()))
 
 
 def check_unchanged(then: Any, now: Any) -> None:
-    """Raise a ValueError for a custom object whose source differs between two configurations as JSON."""
+    """Raise a ValueError for a custom object whose definitions differ between two configurations as JSON."""
     ours = sources_in(now)
-    for name, text in sources_in(then).items():
-        if ours.get(name, text) != text:
-            raise ValueError(
-                f"'{name}' differs from the object that the study was trained with; restore its source, or give the "
-                "new object another name"
-            )
+    for name, sources in sources_in(then).items():
+        check_sources(name, sources, ours.get(name, sources))
 
 
 def configured(study: Any) -> StudyConfig:
@@ -202,8 +240,8 @@ def configured(study: Any) -> StudyConfig:
     if any(method.carrier != carriers[method.carrier.name] for method in methods):
         raise ValueError("two carriers of the study have the same label; give one of them another label")
     methods = tuple(method for carrier in carriers for method in methods if method.carrier.name == carrier)
-    task, built, sizes, source = _task(study)
-    counts = ("evaluations", "episodes", "segments")
+    task = _task(study)
+    sizes, counts = task.sizes, ("evaluations", "episodes", "segments")
     given = {name: value for name in counts if (value := getattr(study, name)) is not None}
     sizes = dataclasses.replace(sizes, **given)
     proxy = find("proxy", study.proxy)
@@ -218,11 +256,12 @@ def configured(study: Any) -> StudyConfig:
         steps, copies, sizes.replay or sizes.replay_fraction * steps, sizes.warmup or sizes.warmup_fraction * steps
     )
     own_patterns = {name: pattern for name, pattern in patterns.items() if name not in envs.PATTERNS}
-    outside = {name: source_of("pattern", pattern) for name, pattern in own_patterns.items()} | {task: source}
+    outside = {name: source_of("pattern", pattern) for name, pattern in own_patterns.items()}
+    outside[task.name] = task.sources
     if taken := [name for name, pattern in patterns.items() if envs.PATTERNS.get(name, pattern) != pattern]:
         raise ValueError(f"another pattern is called '{taken[0]}'; give yours another name")
     config = StudyConfig(
-        task=task,
+        task=task.name,
         preset=study.preset,
         methods=methods,
         patterns=tuple(patterns),
@@ -238,14 +277,15 @@ def configured(study: Any) -> StudyConfig:
         drift_seed=study.drift_seed,
         sweep=sweep,
         settings=settings,
-        options=dict(built.options),
+        options=task.options,
         controls=_record_of(methods, _path("controls_from", study.controls_from)),
         warm_start=_warm_start_of(study.start, tuple(carriers)),
         observe=study.observe,
         counterfactual=study.counterfactual,
         block=_block(study.block),
-        outside={name: source for name, source in outside.items() if source is not None},
-        built=built,
+        outside={name: sources for name, sources in outside.items() if sources is not None},
+        built=task.built,
+        maker=task.maker,
         own_patterns=own_patterns,
     )
     config_from_json(config.to_json())  # raises before training if the configuration could not be read back
@@ -298,8 +338,17 @@ def _block(given: Any) -> tuple[int, ...]:
     return int(first), int(last)
 
 
-def _task(study: Any) -> tuple[str, envs.Task, Preset, str | None]:
-    """Name of the task, the task with its options, the preset's sizes, and the source text of a custom task."""
+class _Task(NamedTuple):
+    name: str
+    built: envs.Task
+    maker: Any  # None unless it is a custom task
+    options: dict[str, Any]  # complete
+    sizes: Preset
+    sources: Mapping[str, str] | None
+
+
+def _task(study: Any) -> _Task:
+    """The task of a study, with its options."""
     names = ("engine", "observation", "variant", "timeout", "channels")
     typed = {name: value for name in names if (value := getattr(study, name)) is not None}
     if "channels" in typed:
@@ -307,19 +356,18 @@ def _task(study: Any) -> tuple[str, envs.Task, Preset, str | None]:
     given = study.task
     if isinstance(given, envs.Task) and given.name in envs.TASKS and _registered(given):
         given, typed = given.name, {**given.options, **typed}
-    if isinstance(given, str):
-        entry = find("task", given)
-    else:
-        entry, typed = as_task(given, **typed), {}
-    name = given if isinstance(given, str) else entry.name
-    if name in envs.TASKS and not isinstance(given, str):
-        raise ValueError(f"another task is called '{name}'; give yours another name")
-    plain = envs.build(name, entry, **typed)
-    sizes = presets_of(name, plain.env.spec.time_limit)[study.preset]
+    maker = find("task", given) if isinstance(given, str) else given
+    built = envs.build(given, maker, **typed) if isinstance(given, str) else as_task(given, **typed)
+    if built.name in envs.TASKS and not isinstance(given, str):
+        raise ValueError(f"another task is called '{built.name}'; give yours another name")
+    text = given if isinstance(given, str) else built.name
+    sizes = presets_of(text, built.env.spec.time_limit)[study.preset]
     if sizes.options:
-        plain = envs.build(name, entry, **{**sizes.options, **typed})
-    ours = name in envs.TASKS or name.startswith(envs.PREFIXES)
-    return name, plain, sizes, None if ours else source_of("task", entry)
+        built = envs.build(text, maker, **{**sizes.options, **typed})
+    if text in envs.TASKS or text.startswith(envs.PREFIXES):
+        return _Task(text, built, None, dict(built.options), sizes, None)
+    name = text if built.name in envs.TASKS else built.name
+    return _Task(name, built, maker, {**typed, **built.options}, sizes, source_of("task", maker, code_of(built)))
 
 
 def _registered(task: envs.Task) -> bool:

@@ -7,11 +7,13 @@ import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
 from experiments.study import store
+from experiments.study.codec import Objects
 from experiments.study.config import StudyConfig, check_unchanged, read_config
 from experiments.study.process import check_numerics, numerics
 
@@ -104,15 +106,18 @@ class StudyFolder(NamedTuple):
     ended: store.Results
 
 
-def open_study(directory: Path) -> StudyFolder:
+def open_study(directory: Path, objects: Objects = MappingProxyType({})) -> StudyFolder:
     """The finished study in ``directory``, for uses that draw its drift again.
+
+    Args:
+      objects: of `experiments.study.config.at_hand`, instead of stand-ins for its custom objects.
 
     Raises:
       ValueError: no study, or one that is unfinished, damaged, of another version or with other random draws.
     """
     results = store.open_results(directory)
     check_numerics(directory, results.manifest)
-    return StudyFolder(directory, read_config(directory, results.config), results)
+    return StudyFolder(directory, read_config(directory, results.config, objects), results)
 
 
 class Claim(NamedTuple):

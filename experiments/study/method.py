@@ -7,9 +7,8 @@ registered: the study stores them, and their text form is their module and attri
 import importlib
 import inspect
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import metadata
@@ -24,6 +23,7 @@ from aesjax.schedules import PROXIES, SCHEDULES, DriftProxy, Schedule, as_proxy,
 from aesjax.typed import require, several, typed
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task, trying
+from experiments.study.sources import definitions
 
 BASELINE = "baseline"
 SOURCES = ("update", "fresh")
@@ -181,6 +181,15 @@ class Method:
     def driver(self) -> Schedule | None:
         """The schedule whose ratio drives the adaptations; None if they read no ratio."""
         return driver_of(self.in_force, self.adaptations, self.signal)
+
+    @property
+    def parts(self) -> Iterator[tuple[str, Any]]:
+        """Its objects, each after its kind."""
+        yield "carrier", self.carrier
+        yield from (("schedule", each.factory) for each in (self.schedule, self.signal) if each is not None)
+        yield from (("adaptation", each.factory) for each in self.adaptations)
+        yield from () if self.proxy is None else [("proxy", self.proxy.factory)]
+        yield from () if self.control is None else self.control.of.parts
 
     @property
     def values(self) -> dict[str, Any]:
@@ -377,22 +386,19 @@ def _makes(kind: str, code: Any, entry: Any) -> bool:
     return getattr(made, "factory", made) == entry
 
 
-def source_of(kind: str, entry: Any) -> str | None:
-    """Source text of a custom object; None for a registered object, which the commit defines.
+def source_of(kind: str, entry: Any, *made: Any) -> Mapping[str, str] | None:
+    """Definitions of a custom object, see `definitions`; None for a registered object, which the commit defines.
 
-    An object that only combines code of this repository, such as a carrier with another weight, has its fields instead.
+    Args:
+      made: further code that it rests on, such as the class of the environment that a task's function makes.
     """
     code = code_of(entry)
     if any(_same(kind, own, entry) for own in KINDS[kind].registered.values()):
         return None
-    if hasattr(code, "source_text"):  # of a stand-in
-        return code.source_text
-    if _package(code) in ("aesjax", "agents", "envs"):
-        return re.sub(r" at 0x[0-9a-f]+", "", repr(entry))
-    try:
-        return inspect.getsource(code)
-    except (OSError, TypeError):  # defined at a prompt: equal to itself only
-        return repr(code)
+    if hasattr(code, "sources"):  # of a stand-in
+        return code.sources
+    named = kind in ("schedule", "adaptation", "proxy") and _package(code) not in ("aesjax", "agents", "envs")
+    return definitions(_named(entry), code if named else inspect.unwrap(entry), *made)
 
 
 def offered(kind: str) -> list[str]:

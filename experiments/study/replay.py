@@ -20,6 +20,7 @@ from aesjax.registry import listed
 from aesjax.schedules import DriftProxy, together
 from aesjax.types import Levers, Signals
 from experiments.study import store
+from experiments.study.codec import Objects
 from experiments.study.config import StudyConfig, check_unchanged
 from experiments.study.folder import open_study
 from experiments.study.method import Control, Method
@@ -56,21 +57,18 @@ class Replayed(NamedTuple):
     levers: Levers  # (R, n) each
 
 
-def load(directory: Path, config: StudyConfig | None = None) -> Recorded:
-    """Open the finished study in ``directory``.
-
-    Args:
-      config: its configuration with custom objects; None: the stored configuration.
+def load(directory: Path, objects: Objects) -> Recorded:
+    """Open the finished study in ``directory``; for ``objects`` see `open_study`.
 
     Raises:
       ValueError: it is unfinished or damaged, or recorded no proxies.
     """
-    study = open_study(directory)
+    study = open_study(directory, objects)
     if not (directory / store.STREAMS).exists():
         raise ValueError(f"{directory} has no {store.STREAMS}: its proxies were not recorded, run the study again")
     strides = {name: part["updates_per_stream_sample"] for name, part in study.ended.manifest["parts"].items()}
     curves, streams = (study.ended.rows(name) for name in (store.CURVES, store.STREAMS))
-    return Recorded(config or study.config, strides, study.ended.runs("finished"), curves, streams)
+    return Recorded(study.config, strides, study.ended.runs("finished"), curves, streams)
 
 
 def proxies_in(rows: "pl.DataFrame") -> list[str]:
@@ -197,7 +195,7 @@ def _source(config: StudyConfig, carrier: str) -> Recorded:
     path = directory / store.STREAMS
     if not path.is_file() or store.sha256(path) != config.controls["streams"]:
         raise ValueError(f"the record in {directory} is missing, or changed after the study was configured")
-    source = load(directory)
+    source = load(directory, config.at_hand)
     check_unchanged(store.read_json(directory / store.CONFIG), config.to_json())
     apart = [name for name in _ALIKE if getattr(source.config, name) != getattr(config, name)]
     if source.config.settings.get(carrier) != config.settings[carrier]:

@@ -26,6 +26,7 @@ from agents import CarrierSpec
 from agents.train import Learner
 from experiments.study import store
 from experiments.study.checkpoint import agent_like, load_agent
+from experiments.study.codec import Objects
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study, writing
 from experiments.study.process import check_numerics
@@ -100,22 +101,29 @@ def _of_adam(path: str) -> bool:
     return re.search(r"(?<!_moments)\.(count|mu|nu)\b|\.lost\b", path) is not None
 
 
-def read(directory: Path, carrier: str, run: Mapping[str, Any] = MappingProxyType({})) -> Agents:
+def read(
+    directory: Path,
+    carrier: str,
+    run: Mapping[str, Any] = MappingProxyType({}),
+    objects: Objects = MappingProxyType({}),
+) -> Agents:
     """Agents of one carrier, from the finished runs of one method and pattern of a study, or exported.
 
     The pattern is `STEADY` if the study has it, else its only pattern.
 
     Args:
       run: method, pattern and seed, to read the agent of one run.
+      objects: see `open_study`.
     """
-    return _exported(directory, carrier) if (directory / EXPORTED).is_file() else _trained(directory, carrier, run)
+    exported = (directory / EXPORTED).is_file()
+    return _exported(directory, carrier) if exported else _trained(directory, carrier, run, objects)
 
 
-def _trained(directory: Path, carrier: str, run: Mapping[str, Any]) -> Agents:
+def _trained(directory: Path, carrier: str, run: Mapping[str, Any], objects: Objects) -> Agents:
     import polars as pl
 
     agent_files(directory, [carrier])
-    study = open_study(directory)
+    study = open_study(directory, objects)
     config, share = study.config, share_of(study.config, carrier)
     finished, curves = study.ended.runs("finished"), study.ended.rows(store.CURVES)
     good = [label for label in share.labels if (label["method"], label["pattern"], label["seed"]) in finished]
@@ -168,7 +176,7 @@ def warm_of(config: StudyConfig, share: Share, runs: Any) -> Warm | None:
     directory = Path(given["from"])
     if store.digest(agent_files(directory, config.carriers)) != given["sha256"]:
         raise ValueError(f"the agents in {directory} are not those that the study was configured with")
-    agents = read(directory, carrier, given.get("run", {}))
+    agents = read(directory, carrier, given.get("run", {}), config.at_hand)
     ours, like = nature_of(share.learner, config), _named(share.learner, agent_like(share.learner))
     if misfit := _misfit(share.learner.spec, agents.nature, ours):
         raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' {misfit}")
@@ -231,18 +239,19 @@ def widened(agents: Agents, like: Mapping[str, Any], carrier: str, drift: int) -
     return agents._replace(leaves=wider)
 
 
-def export_agents(directories: Sequence[Path], out: Path) -> int:
+def export_agents(directories: Sequence[Path], out: Path, objects: Objects = MappingProxyType({})) -> int:
     """Write the final agents of studies into ``out``, new or empty; returns their size in bytes.
 
     Args:
       directories: finished studies of one task; every carrier is taken from the first study that trained it.
+      objects: see `open_study`.
     """
     store.check_new(out, "--out")
     studies = [open_study(directory) for directory in directories]
     if len(tasks := {study.config.task for study in studies}) > 1:
         raise ValueError(f"the studies are of different tasks: {', '.join(sorted(tasks))}")
     found = {carrier: study for study in reversed(studies) for carrier in study.config.carriers}
-    agents = {carrier: read(study.directory, carrier) for carrier, study in found.items()}
+    agents = {carrier: read(study.directory, carrier, objects=objects) for carrier, study in found.items()}
 
     with writing(out):
         entries = {}
