@@ -132,6 +132,39 @@ class GymnasiumEnv(Hosted):
         """The same task in separate environments, each of which plays one episode."""
         return GymnasiumEnv(self.make, self.channels, self.spec, self.code, once=True)
 
+    def film(self, act: Callable[[np.ndarray], Any], seed: int, drift: np.ndarray) -> tuple[list[Any], list[float]]:
+        """Pictures (height, width, 3) uint8 and rewards of one episode in a new environment, from its ``render()``.
+
+        Args:
+          act: observation (S,) -> action (A,).
+          drift: (D,) values in force.
+
+        Raises:
+          GymnasiumError: ``render()`` returns no picture.
+        """
+        env = self.make()
+        try:
+            env.unwrapped.render_mode = env.unwrapped.render_mode or "rgb_array"
+            self._drift(env, drift)
+            obs, pictures, rewards, over = np.array(env.reset(seed=seed)[0], np.float32), [], [], False
+            while True:
+                with trying(f"{self.code.__qualname__} cannot be drawn"):
+                    picture = np.array(env.render())  # a copy, because some environments draw into one array
+                if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+                    got = f"{picture.dtype}{list(picture.shape)}"
+                    wanted = "a picture (height, width, 3) uint8 in mode 'rgb_array'"
+                    raise GymnasiumError(f"render() of {self.code.__qualname__} must return {wanted}; got {got}")
+                pictures.append(picture)
+                if over:
+                    return pictures, rewards
+                self._drift(env, drift)
+                action = np.clip(np.asarray(act(obs), np.float32), -1.0, 1.0)
+                obs, reward, terminated, truncated, _ = env.step(action)
+                obs, over = np.array(obs, np.float32), terminated or truncated
+                rewards.append(float(reward))
+        finally:
+            env.close()
+
     def close(self) -> None:
         """Close all environments; the next reset makes new ones."""
         super().close()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from aesjax.compiling import jit
@@ -16,6 +17,7 @@ from experiments.session.policy import END, Policy
 from experiments.session.results import Results
 from experiments.study import store
 
+RATE = 10.0  # steps per second of a Gymnasium environment without `render_fps`
 FPS = 25  # approximate pictures per second: faster worlds skip steps, slower ones have fewer pictures
 
 
@@ -63,16 +65,43 @@ def film(
     nearest = min(stored, key=lambda step: abs(step - at * config.steps))
     policy = results.policy(method, pattern, seed, at=END if nearest == config.steps else nearest)
     world = policy.world
-    renderer = Renderer(world.task)
+    values = world.truth(policy.drift, min(int(at * world.total), world.total - 1)).values
+    pictures, rate, rewards = (_rendered if hasattr(world.task.env, "film") else _drawn)(policy, values)
+    _write(out, pictures, rate)
+    return Video(out, policy.step, np.asarray(values), float(np.sum(rewards)))
+
+
+def _drawn(policy: Policy, values: jax.Array) -> tuple[list[np.ndarray], float, np.ndarray]:
+    """Pictures of one episode under drift ``values`` (D,), their number per second, and rewards (T,)."""
+    task = policy.world.task
+    renderer = Renderer(task)
     try:
-        values = world.truth(policy.drift, min(int(at * world.total), world.total - 1)).values
         states, rewards = _episode(policy, values)
-        params = jax.device_get(world.task.apply_drift(world.task.params, values))
+        params = jax.device_get(task.apply_drift(task.params, values))
         stride = max(1, round(renderer.rate / FPS))
-        _write(out, [renderer.draw(state, params) for state in states[::stride]], renderer.rate / stride)
+        return [renderer.draw(state, params) for state in states[::stride]], renderer.rate / stride, rewards
     finally:
         renderer.close()
-    return Video(out, policy.step, np.asarray(values), float(rewards.sum()))
+
+
+def _rendered(policy: Policy, values: jax.Array) -> tuple[list[np.ndarray], float, np.ndarray]:
+    """As `_drawn`, by the ``render()`` of a Gymnasium environment."""
+    world, params = policy.world, policy.world.params_of(values)
+    env: Any = world.task.env
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        return np.asarray(policy(world.seen(jnp.asarray(obs)[None], params)[0]))
+
+    pictures, rewards = env.film(act, policy.seed, np.asarray(values))
+    _check_finite(policy, np.array(rewards))
+    rate = float(env.code.metadata.get("render_fps", RATE))
+    stride = max(1, round(rate / FPS))
+    return pictures[::stride], rate / stride, np.array(rewards)
+
+
+def _check_finite(policy: Policy, rewards: np.ndarray) -> None:
+    if not np.isfinite(rewards).all():
+        raise ValueError(f"the run of {policy.method}, '{policy.pattern}', seed {policy.seed} diverged: no video")
 
 
 def _episode(policy: Policy, values: jax.Array) -> tuple[list[Any], np.ndarray]:
@@ -95,8 +124,7 @@ def _episode(policy: Policy, values: jax.Array) -> tuple[list[Any], np.ndarray]:
 
     start, (later, rewards, over) = jax.device_get(play())
     length = int(over.argmax()) + 1 if over.any() else world.time_limit
-    if not np.isfinite(rewards[:length]).all():
-        raise ValueError(f"the run of {policy.method}, '{policy.pattern}', seed {policy.seed} diverged: no video")
+    _check_finite(policy, rewards[:length])
     states = [start, *(jax.tree.map(lambda leaf, t=t: leaf[t], later) for t in range(length))]
     return [jax.tree.map(lambda leaf: leaf[0], state) for state in states], rewards[:length]
 

@@ -16,7 +16,7 @@ from aesjax.schedules.rule import start
 from experiments.cli import main
 from experiments.session.study import Study
 from experiments.study import method as plugins
-from experiments.study.config import config_from_json, configured
+from experiments.study.config import check_unchanged, config_from_json, configured
 from experiments.study.folder import begun
 from experiments.study.method import Method
 from experiments.study.program import check, rows_of
@@ -218,7 +218,7 @@ def negative(): return lambda signals: -jnp.mean(jnp.abs(signals.td_error))
         ("--task", "raises", "does not work: RuntimeError: no such joint"),
         ("--task", "shape", "must have shape ()"),
         ("--task", "wide", "must have shape (1,)"),
-        ("--task", "nan", "the random policy's return on '{m}:nan' is not finite"),
+        ("--task", "nan", "the random policy's return on 'point' is not finite"),
         ("--patterns", "far", "'goal_offset' must stay between -0.5 and 0.5; got 1.5 to 1.5"),
         ("--patterns", "leaving", "does not work on a scalar channel: SystemExit: gone"),
         ("--proxy", "vector", "as a weight'"),
@@ -234,7 +234,7 @@ def test_faulty_objects_are_refused_before_the_folder_is_made(
     words = ["--patterns", "steady", "--schedules", "aes", "--seeds", "1", "--steps", "400", option, f"{module}:{name}"]
     said = refused(capsys, "run", "--out", tmp_path / "out", *words)
     assert text.format(m=module) in said
-    assert name in said
+    assert (name if option != "--task" else "point") in said
     assert not (tmp_path / "out").exists()
 
 
@@ -306,7 +306,8 @@ def test_a_study_of_a_cell_that_was_stopped_is_resumed_by_the_same_cell_to_equal
 
 def test_an_object_of_a_cell_is_part_of_the_configuration_and_of_no_command():
     stored = configured(of_cell()).to_json()
-    assert "def pulse(*, base, share=0.5):" in stored["methods"][0]["schedule"]["source_text"]
+    (source,) = stored["methods"][0]["schedule"]["sources"].values()
+    assert "def pulse(*, base, share=0.5):" in source
     assert config_from_json(stored).carriers == ("sac",)
     with pytest.raises(ValueError, match="schedule 'pulse' is defined only in this process"):
         of_cell().command()
@@ -327,9 +328,125 @@ def test_a_study_of_a_module_is_resumed_unless_the_module_was_edited(outside, tm
     stored = config.read_text()
     for name in ("manifest.json", "curves.parquet"):
         (tmp_path / "out" / name).unlink()
-    config.write_text(stored.replace("def ", "def  ").replace("weight=0.07", "weight=0.08"))
+    config.write_text(stored.replace("def ", "def  ").replace("0.07", "0.08"))
     assert "differs from the object that the study was trained with" in refused(capsys, "run", *argv, "--resume")
     assert "custom objects, which are not stored" in refused(capsys, "run", *argv[-3:], "--resume")
     config.write_text(stored)
     assert main(["run", *argv, "--resume"]) == 0
     assert main(["report", str(tmp_path / "out")]) == 0
+
+
+RESTS_ON = """
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+import {helpers} as helpers
+from {helpers} import far
+from aesjax import EntropySchedule, as_schedule
+from aesjax.adaptations import as_adaptation
+from aesjax.schedules.rule import start
+from aesjax.types import Levers
+from agents import CARRIERS
+from envs.patterns import Pattern
+
+GAIN, TEXT, LIMITS, COUNT = 0.5, "a", dict(low=np.array([-1.0, 1.0]), high=(3.0, [4])), 0
+
+def near(x):
+    return GAIN * x
+
+class Base(gymnasium.Env):
+    def pull(self, x):
+        return 0.125 * x
+
+class Line(Base):
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), dict(text=TEXT)
+
+    def step(self, action):
+        global COUNT
+        COUNT += 1
+        from {helpers} import late
+
+        return np.zeros(1, np.float32), near(far(late(helpers.SHIFT))) + LIMITS["high"][0], False, False, {{}}
+
+def task():
+    return gymnasium.wrappers.TimeLimit(Line(), 10)
+
+def schedule(*, base):
+    return EntropySchedule(lambda: start(near(base)), lambda signals, state: state)
+
+def proxy():
+    return lambda signals: near(jnp.mean(jnp.abs(signals.td_error)))
+
+@as_adaptation(lever="rate")
+def adaptation(now, memory, *, power=1.0):
+    return Levers(rate=now.ratio ** near(-power)), memory
+
+pattern = Pattern(lambda channel, leg: near(leg.start), jumps=True, holds=True)
+
+class Sac(CARRIERS["sac"].make):
+    def act(self, state, obs, key):
+        return near(super().act(state, obs, key))
+
+carrier = CARRIERS["sac"]._replace(label="SAX", make=Sac)
+
+def other():
+    return "unrelated"
+"""
+HELPERS = """
+SHIFT = 2.0
+def far(x): return 0.1 * x
+def late(x): return 0.2 * x
+def other(): return "unrelated"
+"""
+KINDS = {
+    "task": {"task": "{m}:task"},
+    "schedule": {"schedules": "{m}:schedule"},
+    "proxy": {"schedules": "aes:proxy={m}:proxy"},
+    "study's proxy": {"schedules": "aes", "proxy": "{m}:proxy"},
+    "adaptation": {"schedules": "aes_r+{m}:adaptation"},
+    "pattern": {"patterns": "{m}:pattern"},
+    "carrier": {"carriers": "{m}:carrier"},
+}
+EDITS = [
+    ("task", "class Line(Base):", "class Line(Base):  # edited", "Line"),
+    ("task", "0.125 * x", "0.0625 * x", "Base"),
+    ("task", "return GAIN * x", "return 2.0 * GAIN * x", "near"),
+    ("task", "return 0.1 * x", "return 0.15 * x", "far"),
+    ("task", "return 0.2 * x", "return 0.25 * x", "late"),
+    ("task", "SHIFT = 2.0", "SHIFT = 2.25", "SHIFT"),
+    ("task", '"a", dict', '"ab", dict', "TEXT"),
+    ("task", "[-1.0, 1.0]", "[-1.0, 1.25]", "LIMITS"),
+    ("task", "[4]", "[4, 5]", "LIMITS"),
+    ("task", "Line(), 10", "Line(), 100", "task"),
+    ("task", '"unrelated"', '"not related"', None),
+    ("task", "\nGAIN", "\n# a comment elsewhere\nGAIN", None),
+    ("task", "(3.0, [4])), 0", "(3.0, [4])), 10", None),
+    *((kind, "GAIN, TEXT, LIMITS, COUNT = 0.5", "GAIN, TEXT, LIMITS, COUNT = 0.75", "GAIN") for kind in KINDS),
+]
+
+
+@pytest.mark.parametrize(("kind", "before", "after", "name"), EDITS)
+def test_an_edit_of_a_definition_that_an_object_rests_on_is_named(
+    tmp_path, monkeypatch, registries, request, kind, before, after, name
+):
+    monkeypatch.chdir(tmp_path)
+    module = f"rests_{EDITS.index((kind, before, after, name))}"
+
+    def configuration(edit):
+        for file, text in ((module, RESTS_ON.format(helpers=f"{module}_helpers")), (f"{module}_helpers", HELPERS)):
+            (tmp_path / f"{file}.py").write_text(edit(text))
+            sys.modules.pop(file, None)
+        return study(**{option: text.format(m=module) for option, text in KINDS[kind].items()}).to_json()
+
+    stored = configuration(lambda text: text)
+    assert configuration(lambda text: text) == stored
+    edited = configuration(lambda text: text.replace(before, after))
+    if name is None:
+        assert edited == stored
+        check_unchanged(stored, edited)
+    else:
+        with pytest.raises(ValueError, match=f"differs from the object .* in .*:{name}; restore"):
+            check_unchanged(stored, edited)

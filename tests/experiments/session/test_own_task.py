@@ -1,0 +1,116 @@
+"""A task of a module from the shell and in Python: stopped, resumed, filmed, exported, continued under drift."""
+
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from experiments import Results, Study
+from experiments.cli import main
+from experiments.study.train import Progress
+from tests.refusals import refused
+
+THERMO = """
+import gymnasium
+import numpy as np
+
+AMBIENT = -2.0
+
+class Thermo(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-9.0, 9.0, (1,))
+    action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,))
+
+    def __init__(self):
+        self.ambient, self.x = AMBIENT, np.zeros(1, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x = self.np_random.uniform(-1.0, 1.0, 1).astype(np.float32)
+        return self.x.copy(), {}
+
+    def step(self, action):
+        self.x = np.clip(self.x + 0.1 * (self.ambient - self.x) + 0.5 * action, -9.0, 9.0).astype(np.float32)
+        return self.x.copy(), -abs(float(self.x[0])), False, False, {}
+
+    def render(self):
+        picture = np.zeros((20, 40, 3), np.uint8)
+        picture[:, int(20 + 2 * self.x[0])] = 255
+        return picture
+
+def make():
+    return gymnasium.wrappers.TimeLimit(Thermo(), 20)
+"""
+
+
+@pytest.mark.slow
+def test_a_task_of_a_module_goes_through_all_commands(tmp_path, monkeypatch, capsys, registries):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "thermo.py").write_text(THERMO)
+    sizes = (
+        "--carriers ppo --schedules baseline,fixed --seeds 1:2 --steps 800 --num-envs 2 --evaluations 5 --episodes 1"
+    )
+    task = ["--task", "thermo:make"]
+    words = ["run", *task, "--channels", "ambient=-5:5", *sizes.split(), "--quiet", "--no-report"]
+    first = [*words, "--patterns", "steady", "--out", "a"]
+    with monkeypatch.context() as patch:
+        tick = Progress.tick
+
+        def interrupted(self, now):
+            tick(self, now)
+            if now.number == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        patch.setattr(Progress, "tick", interrupted)
+        assert main(first) == 130
+    (tmp_path / "thermo.py").write_text(THERMO.replace("0.5 * action", "0.25 * action"))
+    del sys.modules["thermo"]
+    capsys.readouterr()
+    assert "thermo:Thermo" in refused(capsys, *first, "--resume")
+    (tmp_path / "thermo.py").write_text(THERMO)
+    del sys.modules["thermo"]
+    assert main([*first, "--resume"]) == 0
+
+    for command in (["video", "a"], ["export", "a", "--out", "agents"]):
+        capsys.readouterr()
+        assert "add --task thermo:make" in refused(capsys, *command)
+        assert main([*command, *task]) == 0
+    with Image.open("a/video/PPO-steady-1.gif") as image:
+        assert (image.size, image.n_frames) == ((40, 20), 21)
+
+    import thermo
+
+    with pytest.raises(ValueError, match=r"Results.open\(FOLDER, task=...\)"):
+        Results.open("a").policy("PPO", "steady", 1)
+    options = {
+        "num_envs": 2,
+        "evaluations": 5,
+        "episodes": 1,
+        "seeds": 2,
+        "steps": 800,
+        "channels": {"ambient": (-5, 5)},
+    }
+    study = Study(thermo.make, ["ppo", "ppo+fixed"], "steady", **options)
+    opened = [Results.open("a", study), Results.open("a", task=thermo.make), Results.open("a", task="thermo:make")]
+    policies = [results.policy("PPO", "steady", 1) for results in opened]
+    assert len({float(policy(np.ones(1))[0]) for policy in policies}) == 1
+    assert policies[0].evaluate([3.0], episodes=2).shape == (2,)
+
+    drifting = Study(thermo.make, ["ppo", "ppo+fixed"], "abrupt", **options)
+    assert main([*words, "--patterns", "abrupt", "--out", "b", "--warm-start", "a"]) == 0
+    curves = [Results.open("b").curves]
+    for number, start in enumerate(("a", Results.open("a"), opened[0], policies[1])):
+        continued = Study(**{**vars(drifting), "start": start})
+        curves.append(continued.run(f"c{number}", quiet=True).curves)
+    assert all(frame["return_mean"][0] == curves[0]["return_mean"][0] for frame in curves)
+    assert all(frame.equals(curves[0]) for frame in curves[1:4])
+
+    more = [word if word != "1:2" else "1:3" for word in first]
+    assert main([*more, "--resume"]) == 0
+    assert Results.open("a").curves["seed"].unique().sort().to_list() == [1, 2, 3]
+    other = [word if word != "baseline,fixed" else "aes" for word in more]
+    assert main([*other, "--out", "d"]) == 0
+    frame = Results.join(["a", "d"]).compare("PPO+AES", "PPO", metric="return")
+    assert frame["pairs"].to_list() == [3]
