@@ -38,7 +38,7 @@ def of_elsewhere_brax(left):
 def of_own_gymnasium(left):
     study, pendulum = left["study"].config, left["pendulum"].config
     assert study.options == {"channels": ("gain=0.5:1.5",)}
-    assert pendulum.options == {"channels": ("g=8.0:12.0",)}
+    assert pendulum.options == {"channels": ("g=8:12",)}
     assert study.build_task().env.spec == envs.EnvSpec(obs_size=2, action_size=1, time_limit=100)
 
 

@@ -248,7 +248,7 @@ def test_returns_of_a_seed_are_equal_alone_after_another_method_and_beside_anoth
 
 
 def test_channels_of_a_study_are_objects_mappings_and_arrays():
-    spelt = ("wind[0]=0.5:1.0:1.5", "wind[1]=0.25:1.0:1.75")
+    spelt = ("wind[0]=0.5:1:1.5", "wind[1]=0.25:1:1.75")
     objects = [envs.Channel(f"wind[{i}]", *VECTOR[[0, 2, 1], i]) for i in range(2)]
     for channels in (spelt, ",".join(spelt), {"wind": tuple(VECTOR)}, objects):
         assert Study(Wind, channels=channels).config.options["channels"] == spelt
