@@ -7,6 +7,7 @@ import dataclasses
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -57,7 +58,7 @@ class Replayed(NamedTuple):
     levers: Levers  # (R, n) each
 
 
-def load(directory: Path, objects: Objects) -> Recorded:
+def load(directory: Path, objects: Objects = MappingProxyType({})) -> Recorded:
     """Open the finished study in ``directory``; for ``objects`` see `open_study`.
 
     Raises:
