@@ -1,5 +1,6 @@
 """Drift-aware exploration in JAX: entropy schedules as pairs of pure functions, for any agent."""
 
+from aesjax.adaptations import check_adaptation
 from aesjax.compiling import jit, safe_options
 from aesjax.schedules import (
     PROXIES,
@@ -15,6 +16,7 @@ from aesjax.schedules import (
     auto,
     auto_floor,
     budget,
+    check_schedule,
     critic_drift,
     dynamics,
     fixed,
@@ -47,6 +49,8 @@ __all__ = [
     "auto",
     "auto_floor",
     "budget",
+    "check_adaptation",
+    "check_schedule",
     "critic_drift",
     "dynamics",
     "fixed",

@@ -3,6 +3,7 @@
 from agents.carriers import CARRIERS
 from agents.common.carrier import Carrier, OnPolicyCarrier, Transition, UpdateOut
 from agents.common.spec import CarrierSpec
+from agents.contract import check_carrier
 from agents.train import make_train
 from envs.world import World
 
@@ -14,5 +15,6 @@ __all__ = [
     "Transition",
     "UpdateOut",
     "World",
+    "check_carrier",
     "make_train",
 ]

@@ -25,6 +25,7 @@ from agents.common.spec import CarrierSpec
 from envs.adopt import adapter_of, adopt_task
 from envs.world import World
 
+ROLLOUT_ENVS = 8  # parallel environments of an on-policy carrier by default
 Train = Callable[..., tuple[Any, dict[str, Array]]]
 
 
@@ -84,7 +85,7 @@ def make_train(
     check_process()
     spec = carrier if isinstance(carrier, CarrierSpec) else CARRIERS[carrier]
     config, hyper = _settings(spec, settings)
-    num = (8 if "rollout" in config else 1) if num_envs is None else num_envs
+    num = (ROLLOUT_ENVS if spec.on_policy else 1) if num_envs is None else num_envs
     if not isinstance(base, Tracer | None):
         require(0.0 <= typed(float, base, "base") < float("inf"), "base", "finite and not negative", base)
     if steps % (num * evaluations):
@@ -93,7 +94,7 @@ def make_train(
     if steps >= 2**31:  # JAX has no longer integers by default
         raise ValueError(f"column 'step' of make_train counts to 2^31 - 1; use a study for more; got steps={steps}")
     total = steps // num
-    if "rollout" in config:
+    if spec.on_policy:
         fit_rollout(config, total // evaluations, num)
     world = World(as_task(task), total, segments, observe)
     world.check_pattern(pattern)

@@ -13,6 +13,7 @@ from typing import Any
 
 from aesjax.registry import UnknownNameError, listed, unknown
 from envs.adopt import ADAPTERS, adapter_of
+from envs.contract import check_task
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
 from envs.drift import DriftTruth, Realisation, draw, truth
 from envs.patterns import PATTERNS, pattern_index
@@ -32,6 +33,7 @@ __all__ = [
     "Task",
     "UnknownNameError",
     "autoreset_step",
+    "check_task",
     "draw",
     "make",
     "optimal_return",

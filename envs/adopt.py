@@ -50,7 +50,7 @@ def trying(what: str) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(f"{what}: {kind}{' '.join(str(error).split())[:_LONGEST]}") from None
+        raise ValueError(f"{what}: {kind}{' '.join(str(error).split())[:_LONGEST]}") from error
 
 
 def adopt_pattern(name: str, plugin: Any) -> Pattern:

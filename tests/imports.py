@@ -17,14 +17,14 @@ APART = ROOT / "experiments" / "bench" / "rejax_worker.py"
 #: A room is a folder or a module directly in the package; `__init__` is the package's own front door.
 FLOORS: dict[str, tuple[str, ...]] = {
     "aesjax": ("compiling registry seeding types factory", "schedules", "adaptations", "__init__"),
-    "agents": ("common", "sac ppo meow", "sql", "carriers", "train", "__init__"),
+    "agents": ("common", "sac ppo meow", "sql", "carriers", "contract train", "__init__"),
     "envs": (
         "core",
         "patterns",
         "adopt drift",
         "world",
         "physics toy",
-        "isaac mujoco",
+        "contract isaac mujoco",
         "__init__",
         "render",
         "adapters bridge",

@@ -1,6 +1,7 @@
 """Adaptations, which adjust quantities other than the entropy weight from a drift signal, and their registry."""
 
 from aesjax.adaptations.assemble import NEUTRAL, driver_of, together
+from aesjax.adaptations.contract import check_adaptation
 from aesjax.adaptations.controls import CONTROLS, ControlSpec, Played
 from aesjax.adaptations.rules import (
     ADAPTATIONS,
@@ -37,6 +38,7 @@ __all__ = [
     "Supply",
     "as_adaptation",
     "burst",
+    "check_adaptation",
     "driver_of",
     "ere",
     "forget",

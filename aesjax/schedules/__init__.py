@@ -20,7 +20,7 @@ from aesjax.schedules.proxies import (
 )
 from aesjax.schedules.registered import SCHEDULES, required_signals, switch, together
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
-from aesjax.schedules.schedule import AnySchedule, Schedule, ScheduleFactory, as_schedule, verify, verify_proxy
+from aesjax.schedules.schedule import AnySchedule, Schedule, ScheduleFactory, as_schedule, check_schedule
 
 __all__ = [
     "PROXIES",
@@ -43,6 +43,7 @@ __all__ = [
     "auto_floor",
     "budget",
     "calibration",
+    "check_schedule",
     "constant_at_mean",
     "critic_drift",
     "dynamics",
@@ -60,6 +61,4 @@ __all__ = [
     "td_quantile",
     "together",
     "value_loss",
-    "verify",
-    "verify_proxy",
 ]

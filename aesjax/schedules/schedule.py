@@ -1,7 +1,8 @@
 """Schedules as objects: a registered factory, and a schedule that stores its arguments."""
 
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,14 @@ from aesjax.compiling import jit
 from aesjax.factory import AT_LEAST_1, FINITE, NOT_NEGATIVE, SHARE, Factory, Made, Range
 from aesjax.registry import unknown
 from aesjax.schedules.proxies import DriftProxy, td_quantile
-from aesjax.schedules.rule import VECTORS, start
+from aesjax.schedules.rule import VECTORS
+from aesjax.typed import require
 from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
 
 _CLIP = {"lambda_min": 1e-4, "lambda_max": 1.0}  # the paper's, used if neither the schedule nor its run has a proxy
-_TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors for which every schedule must return a weight
+_TRIALS = (1.0, 1.0, 10.0, 1.0, np.nan, 1.0)  # errors after which every schedule must return a weight
+#: Numbers of a run in a check of a schedule that does not set them.
+_TRIAL_RUN = {"base": 0.1, "target_entropy": -1.0, "action_size": 1.0, "updates": 1000.0}
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
@@ -237,59 +241,84 @@ def as_schedule(
     return factory if make is None else factory(make)
 
 
-def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftProxy) -> None:
-    """Run a schedule on test signals and check its declared signals, its state and its weights.
+def check_schedule(schedule: Any) -> None:
+    """Raise a ValueError unless a schedule and its proxy keep their contract on test signals; takes a second.
+
+    Only declared signals are read. State and proxy have the right shapes and types. Weights are finite and at least 0,
+    also after an error that is not finite. Equal runs are equal.
 
     Args:
-      options: complete and concrete.
+      schedule: a `Schedule`, its factory or its function; options without a value have typical ones.
 
     Raises:
-      ValueError: it cannot be built, reads an undeclared signal, changes the structure, shape or type of its state, or
-        returns an invalid weight for errors of ordinary size; one sentence.
-    """
-    fields = {*factory.needs, *([proxy.field] if factory.uses_proxy else [])}
+      ValueError: one sentence with the first violation, caused by the error of the schedule's code if it has one.
 
-    def states(sizes: jax.Array) -> ScheduleState:
-        built = Schedule(factory, options).built(proxy)
+    >>> from aesjax import aes
+    >>> check_schedule(aes(kappa=0.3))
+    """
+    made = schedule if isinstance(schedule, Schedule) else as_schedule(schedule)()
+    made = made.filled(_TRIAL_RUN)
+    name, read, sizes = f"schedule '{made.factory.name}'", made.reads, jnp.array(_TRIALS)
+    fields = set(made.factory.needs)
+    if isinstance(made.proxy, DriftProxy):
+        proxy, field = made.proxy, made.proxy.field
+        with working(f"proxy '{proxy.factory.name}' (it declares that it reads {field})"):
+            values = np.asarray(jit(jax.vmap(lambda size: proxy(_signals({field}, size))))(sizes))
+        _check_numbers(f"proxy '{proxy.factory.name}': its value", values, finite=np.isfinite(_TRIALS))
+    if isinstance(read, DriftProxy):
+        fields.add(read.field)
+    elif read is not None:  # a plain function may read any
+        fields = set(Signals._fields) - {"measured"}
+
+    def weights(sizes: jax.Array) -> jax.Array:
+        built = made.built(read)
         if not isinstance(built, AnySchedule):
             raise TypeError(f"its factory returned {type(built).__name__}, not an EntropySchedule")
 
-        def step(state: ScheduleState, size: jax.Array) -> tuple[ScheduleState, ScheduleState]:
-            values: dict[str, Any] = {field: jnp.full(8 if field in VECTORS else (), size) for field in fields}
-            state = built.update(Signals(**values), state)
-            return state, state
+        def step(state: ScheduleState, size: jax.Array) -> tuple[ScheduleState, jax.Array]:
+            state = built.update(_signals(fields, size), state)
+            return state, state.weight
 
         first = built.init()
         if not isinstance(first, ScheduleState) or first.weight.shape != ():
             raise TypeError(f"init must return a ScheduleState with a scalar weight; got {first}")
-        return jax.lax.scan(step, first, sizes)[1]
+        return jnp.append(jax.lax.scan(step, first, sizes)[1], first.weight)
 
-    try:
-        weights = np.asarray(jit(lambda sizes: states(sizes).weight)(jnp.array(_TRIALS)))
-    except (Exception, SystemExit) as error:  # user code may raise anything
-        read = ", ".join(sorted(fields)) or "no signal"
+    declared = ", ".join(sorted(fields)) or "no signal"
+    with working(f"{name} (it declares that it reads {declared})"):
+        first, again = np.asarray(jit(lambda sizes: jnp.stack([weights(sizes), weights(sizes)]))(sizes))
+    _check_numbers(f"{name}: its weight", first[:-1])
+    require(0.0 <= first[-1] < np.inf, f"{name}: its first weight", "finite and 0 or more", float(first[-1]))
+    if not np.array_equal(first, again):
+        raise ValueError(f"{name}: two equal runs have different weights; keep all memory in the state")
+
+
+def _signals(fields: Collection[str], size: jax.Array) -> Signals:
+    """Test signals in which every value is ``size`` ()."""
+    values: dict[str, Any] = {field: jnp.full(8 if field in VECTORS else (), size) for field in fields}
+    return Signals(**values)
+
+
+def _check_numbers(what: str, values: np.ndarray, finite: Any = True) -> None:
+    """Raise for a number, one after each of `_TRIALS`, that is negative or not finite; ``finite`` masks the trials."""
+    if values.ndim != 1:
+        raise ValueError(f"{what} must be a scalar; got shape {values.shape[1:]}")
+    wrong = np.flatnonzero(np.logical_and(finite, ~(np.isfinite(values) & (values >= 0.0))))
+    if len(wrong):
+        at = int(wrong[0])
         raise ValueError(
-            f"schedule '{factory.name}' (it declares that it reads {read}) does not work: {_raised(error)}"
-        ) from None
-    for at, weight in enumerate(weights):
-        if not (np.isfinite(weight) and weight >= 0.0):
-            raise ValueError(
-                f"schedule '{factory.name}': its weight after update {at + 1}, of errors between {min(_TRIALS):g} and "
-                f"{max(_TRIALS):g}, is {weight:g}; a weight is finite and 0 or more"
-            )
+            f"{what} after update {at + 1}, of errors of size {_TRIALS[at]:g}, is {values[at]:g}; it must be finite "
+            "and 0 or more" + "; `held` ignores such an update" * (not np.isfinite(_TRIALS[at]))
+        )
 
 
-def verify_proxy(proxy: DriftProxy) -> None:
-    """Run a proxy on test signals as `verify` does; its value must be finite and at least 0.
-
-    Raises:
-      ValueError: it does not work.
-    """
-
-    def weight(proxy: Proxy) -> EntropySchedule:
-        return EntropySchedule(lambda: start(1.0), lambda signals, state: state._replace(weight=proxy(signals)))
-
-    verify(as_schedule(weight, name=f"proxy {proxy.factory.name} as a weight"), {}, proxy)
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Raise a ValueError that begins with ``what``, with the user's line, for any error of user code in the block."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{what} does not work: {_raised(error)}") from error
 
 
 def _raised(error: BaseException) -> str:

@@ -31,6 +31,11 @@ class CarrierSpec(NamedTuple):
         """Lower-case label, used in data and folder names: "sac"."""
         return re.sub(r"\W+", "_", self.label.lower())
 
+    @property
+    def on_policy(self) -> bool:
+        """Whether it learns from complete rollouts, as its class decides."""
+        return isinstance(self.make(1, 1, self.config()), OnPolicyCarrier)
+
     def check_lever(self, adaptation: str, lever: str, carrier: str) -> None:
         """Raise a ValueError for an adaptation of a lever that the carrier, called ``carrier``, does not have."""
         if lever in self.unturned:

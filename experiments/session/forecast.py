@@ -99,7 +99,8 @@ def trial(config: StudyConfig, prepared: Prepared, seconds: float) -> Seconds:
 
 def shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:
     """The study with shorter intervals of complete rollouts, and their number per interval of the study."""
-    interval, unit = config.interval(carrier), config.settings[carrier].config.get("rollout", 1)
+    interval, on_policy = config.interval(carrier), config.methods_of(carrier)[0].carrier.on_policy
+    unit = config.settings[carrier].config["rollout"] if on_policy else 1
     least = min(interval, max(_LEAST, unit))
     steps = next(n for n in range(least, interval + 1) if interval % n == 0 and n % unit == 0)
     pieces = interval // steps

@@ -260,7 +260,7 @@ class Study:
         try:
             return cls(**given)
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{path}: {error}") from error
 
     def texts(self) -> dict[str, Any]:
         """The options that differ from their defaults, in the form of a TOML file.

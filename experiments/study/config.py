@@ -12,7 +12,8 @@ from typing import Annotated, Any, NamedTuple
 import envs
 from aesjax.schedules import DriftProxy
 from aesjax.typed import Bounds, Count, require, several
-from agents.train import as_task, fit_rollout, sizes_of
+from agents import CarrierSpec
+from agents.train import ROLLOUT_ENVS, as_task, fit_rollout, sizes_of
 from envs.patterns import Pattern
 from envs.physics.channels import texts_of
 from experiments.presets import presets_of
@@ -250,7 +251,7 @@ def configured(study: Any) -> StudyConfig:
     if study.observe not in (None, "drift"):
         raise ValueError(f"observe must be 'drift'; got '{study.observe}'")
     settings = {name: _settings(name, spec, sizes, study) for name, spec in carriers.items()}
-    steps, settings = _sized(sizes, settings, study.steps)
+    steps, settings = _sized(sizes, settings, carriers, study.steps)
     copies = math.lcm(*(own.num_envs or 1 for own in settings.values()))
     replay, warmup = sizes_of(
         steps, copies, sizes.replay or sizes.replay_fraction * steps, sizes.warmup or sizes.warmup_fraction * steps
@@ -377,9 +378,14 @@ def _registered(task: envs.Task) -> bool:
 
 def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> CarrierSettings:
     """One carrier's settings in a preset."""
-    own = sizes.carriers.get(name) or CarrierSettings(spec.weight)
+    own = sizes.carriers.get(name)
+    if own is None:
+        own = CarrierSettings(spec.weight, num_envs=max(ROLLOUT_ENVS, sizes.num_envs) if spec.on_policy else None)
     num_envs = own.num_envs or sizes.num_envs if study.num_envs is None else study.num_envs
     config = dict(own.config)
+    if spec.on_policy:
+        for size in ("rollout", "minibatches"):
+            config.setdefault(size, getattr(spec.config(), size))
     if study.layer_norm:
         if "layer_norm" not in {field.name for field in dataclasses.fields(spec.config)}:
             raise ValueError(f"--layer-norm: carrier '{name}' has no such setting")
@@ -388,7 +394,10 @@ def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> CarrierSetting
 
 
 def _sized(
-    sizes: Preset, settings: Mapping[str, CarrierSettings], steps: int | None
+    sizes: Preset,
+    settings: Mapping[str, CarrierSettings],
+    carriers: Mapping[str, CarrierSpec],
+    steps: int | None,
 ) -> tuple[int, dict[str, CarrierSettings]]:
     """Environment steps of a run, and the settings with fitting rollouts."""
     horizon = sizes.steps if steps is None else steps
@@ -409,7 +418,7 @@ def _sized(
     fitted = {}
     for carrier, own in settings.items():
         config = dict(own.config)
-        if "rollout" in config:  # complete rollouts between evaluations, at most as long as the preset's
+        if carriers[carrier].on_policy:  # complete rollouts between evaluations, at most as long as the preset's
             fit_rollout(config, horizon // (own.num_envs or 1) // sizes.evaluations, own.num_envs or 1)
         fitted[carrier] = dataclasses.replace(own, config=config)
     return horizon, fitted

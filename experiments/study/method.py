@@ -348,7 +348,7 @@ def find(kind: str, given: Any) -> Any:
     try:
         return adopt(entry)
     except ValueError as error:
-        raise ValueError(f"{kind} '{name}' cannot be used: {error}") from None
+        raise ValueError(f"{kind} '{name}' cannot be used: {error}") from error
 
 
 def name_of(kind: str, entry: Any) -> str:

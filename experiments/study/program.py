@@ -413,13 +413,11 @@ def _check_row(share: Share, row: Row) -> None:
         if field in carrier.absent:
             raise ValueError(f"{reader} cannot be used with carrier '{carrier.name}': {carrier.absent[field]}")
     carrier.check(carrier.hyper()._replace(**{**share.config.settings[carrier.name].hyper, **method.hyper}))
-    proxy = share.proxy(method).at("update")
-    if source_of("proxy", proxy.factory) is not None:
-        schedules.verify_proxy(proxy)
     for schedule in used:
         schedule.factory.check(schedule.options)
-        if source_of("schedule", schedule.factory) is not None:
-            schedules.verify(schedule.factory, schedule.options, share.proxy(method).at(schedule.factory.source))
+        parts = {"schedule": schedule.factory, "proxy": schedule.proxy.factory}
+        if any(source_of(kind, part) is not None for kind, part in parts.items()):
+            schedules.check_schedule(schedule)
 
 
 def runs_of(share: Share, records: Records) -> Any:

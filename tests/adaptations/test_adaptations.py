@@ -13,6 +13,7 @@ from aesjax.adaptations import (
     Now,
     Supply,
     as_adaptation,
+    check_adaptation,
     driver_of,
     ere,
     rate,
@@ -88,7 +89,7 @@ def alone():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_adaptation_keeps_its_contract(name, alone):
+def test_an_adaptation_keeps_its_contract(name):
     spec = ADAPTATIONS[name]
     assert (spec.name, spec.lever in LEVERS) == (name, True)
     assert "\n" not in spec.summary
@@ -101,12 +102,23 @@ def test_an_adaptation_keeps_its_contract(name, alone):
     assert {lever for lever, value in first.levers._asdict().items() if value is not None} == turned
     for lever in turned:
         assert getattr(first.levers, lever) == getattr(NEUTRAL, lever)
-    after = jax.eval_shape(adaptation.update, jax.tree.map(lambda x: x[0], stream()), first)
-    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), first)
-    assert {leaf.dtype for leaf in jax.tree.leaves(after)} <= {jnp.dtype("float32"), jnp.dtype("int32")}
-    levers, _ = alone[name]
-    assert all(np.all(np.isfinite(x) | (x == np.inf)) for x in jax.tree.leaves(levers))
-    assert any(np.any(getattr(levers, lever) != getattr(NEUTRAL, lever)) for lever in turned), "it never acted"
+    check_adaptation(spec)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (lambda now, memory, *, share=0.5: (Levers(window=share * now.stored), memory), "and sets window"),
+        (lambda now, memory, *, rate=-1.0: (Levers(rate=rate), memory), "'rate' must be finite and at least 0; got -1"),
+        (lambda now, memory: (Levers(rate=1.0), memory), "it never acts in 2000 updates"),
+        (lambda now, memory: (Levers(rate=now.ratio), jnp.ones(2)), "does not work: .* carry"),
+        (lambda now, memory: (Levers(rate=1.0 / len(now.missing)), memory), r"\(test_adaptations.py, line \d+\)"),
+    ],
+)
+def test_an_adaptation_that_breaks_its_contract_is_named_in_a_sentence(rule, text):
+    with pytest.raises(ValueError, match=text) as error:
+        check_adaptation(as_adaptation(lever="rate", name="mine", start=lambda: 0)(rule))
+    assert str(error.value).startswith("adaptation 'mine'")
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if ADAPTATIONS[n].uses_signal])

@@ -1,24 +1,39 @@
 """Small carriers and batches for tests."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from agents import CARRIERS
 from agents.common.carrier import Transition
 
 S, A, B = 3, 2, 16
-SIZES = {
-    "sac": {"hidden": (8,), "batch_size": B},
-    "ppo": {"hidden": (8,), "rollout": 10, "epochs": 2, "minibatches": 2},
-    "sql": {"hidden": (8,), "batch_size": B, "value_samples": 4, "fixed_particles": 4, "updated_particles": 4},
-    "meow": {"flow_hidden": (8,), "shift_hidden": (8,), "batch_size": B},
-}
+#: Sizes of any carrier that has such a field.
+SIZES = {name: (8,) for name in ("hidden", "flow_hidden", "shift_hidden")}
+SIZES |= {name: 4 for name in ("value_samples", "fixed_particles", "updated_particles")}
+SIZES |= {"batch_size": B, "rollout": 10, "epochs": 2, "minibatches": 2}
+#: MEow's flow takes as long to compile as the other three together; it shares the loop of SAC and SQL.
+SLOW = ("meow",)
+
+
+def sizes_of(name, **options):
+    """Those of `SIZES` and ``options`` that a registered carrier has."""
+    known = {field.name for field in dataclasses.fields(CARRIERS[name].config)}
+    return {field: size for field, size in (SIZES | options).items() if field in known}
 
 
 def small(name, obs_size, action_size, **options):
     """A registered carrier with small networks."""
     spec = CARRIERS[name]
-    return spec.make(obs_size, action_size, spec.config(**(SIZES[name] | options)))
+    return spec.make(obs_size, action_size, spec.config(**sizes_of(name, **options)))
+
+
+def carriers(wanted=lambda spec: True):
+    """Registered names as parameters of a test, of the specs ``wanted``."""
+    names = [name for name, spec in CARRIERS.items() if wanted(spec)]
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
 
 
 def make_batch(seed=0, terminated=0.0):

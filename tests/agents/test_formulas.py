@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents import meow, sac, sql
+from agents import CARRIERS, meow, sac, sql
 from agents.common.flow import ConditionalFlow, dropout_masks
 from agents.common.networks import Gaussian, GaussianActor, TwinCritic
 from tests.agents.small import A, B, S, make_batch
@@ -268,3 +268,25 @@ def test_a_loss_that_is_not_finite_costs_one_step_and_is_reported():
     assert not np.isfinite(out.signals.value_loss)
     assert same((out.state.params, out.state.opt), (state.params, state.opt))
     assert int(step("meow", batch, 0.3, state=out.state).state.opt.count) == 1
+
+
+#: Carrier, sizes of observation and action -> numbers of parameters, those of the references.
+COUNTS = [
+    ("sac", (11, 3), {"actor": 70406, "critic": 2 * 69889}),
+    ("sac", (376, 17), {"actor": 171042, "critic": 2 * 166913}),
+    ("sql", (11, 3), {"actor": 18819, "critic": 2 * 18561}),
+    ("sql", (376, 17), {"actor": 69137, "critic": 2 * 67073}),
+    ("ppo", (11, 3), {"params": 10119}),
+    ("ppo", (376, 17), {"params": 57763}),
+    ("meow", (11, 3), {"params": 167313}),
+    ("meow", (376, 17), {"params": 479127}),
+]
+
+
+@pytest.mark.parametrize(("name", "size", "counts"), COUNTS)
+def test_parameter_counts_are_the_references(name, size, counts):
+    carrier = CARRIERS[name].make(*size, CARRIERS[name].config())
+    shapes = jax.eval_shape(
+        functools.partial(carrier.init, **({"num_envs": 1} if name == "ppo" else {})), jax.random.key(0)
+    )
+    assert {part: sum(x.size for x in jax.tree.leaves(getattr(shapes, part))) for part in counts} == counts

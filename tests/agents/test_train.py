@@ -12,6 +12,7 @@ from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
 from agents import CARRIERS, make_train
 from agents.common import buffer
+from agents.common.spec import check_hyper
 from envs.drift import normalised
 from envs.world import World
 from experiments import Study
@@ -162,3 +163,23 @@ def test_wrong_schedules_and_carriers_are_refused_when_traced():
         jax.eval_shape(lambda: make_train("toy", able, adaptations=[utd(updates=2)], **SMALL)(1))
     with pytest.raises(ValueError, match=r"an object such as aes\(kappa=0.3\); got \[0.3\]"):
         jax.eval_shape(lambda: make_train("toy", **SMALL)(1, [0.3]))
+
+
+REFUSED = [
+    ("sac", {"batch_size": 0}, "SacConfig.batch_size must be a whole number, at least 1; got 0"),
+    ("sql", {"fixed_particles": -1}, "SqlConfig.fixed_particles must be a whole number, at least 1; got -1"),
+    ("sql", {"tau": np.nan}, "SqlHyper.tau must be a number; got nan"),
+    ("meow", {"shift_hidden": (8, 0)}, "MeowConfig.shift_hidden must be a whole number, at least 1; got 0"),
+    ("meow", {"log_sigma_min": 2.0, "log_sigma_max": 1.0}, "log_sigma_min must be below"),
+    ("ppo", {"activation": "swish"}, "must be one of relu, tanh, elu, gelu; got 'swish'"),
+    ("ppo", {"gamma": 1.5}, r"PpoHyper.gamma must lie in \[0, 1\]; got 1.5"),
+]
+
+
+@pytest.mark.parametrize(("name", "bad", "message"), REFUSED)
+def test_impossible_settings_are_refused_with_the_value(name, bad, message):
+    spec = CARRIERS[name]
+    check_hyper(spec.hyper())
+    of_hyper = set(bad) <= set(spec.hyper._fields)
+    with pytest.raises(ValueError, match=message):
+        check_hyper(spec.hyper(**bad)) if of_hyper else spec.config(**bad)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aesjax import EntropySchedule, Signals, aes, aes_r, as_proxy, as_schedule, auto, fixed, td_mean, td_quantile
-from aesjax.schedules import SCHEDULES, aes_m, verify
+from aesjax.schedules import SCHEDULES, aes_m, check_schedule
 from aesjax.schedules.rule import read_signal, start
 
 SIGNALS = Signals(td_error=jnp.arange(8.0), fresh_td_error=jnp.arange(8.0), log_prob=jnp.ones(8))
@@ -160,6 +160,20 @@ def broken(init=start, update=lambda signals, state: state):
     return lambda: EntropySchedule(lambda: init(0.1), update)
 
 
+def raw(proxy):
+    """The proxy as a weight, whatever its value."""
+    return EntropySchedule(lambda: start(0.1), lambda signals, state: state._replace(weight=proxy(signals)))
+
+
+CALLS = []
+
+
+def counting():
+    """A weight that grows with every trace, outside the state."""
+    CALLS.append(None)
+    return EntropySchedule(lambda: start(0.1), lambda signals, state: state._replace(weight=1.0 * len(CALLS)))
+
+
 @pytest.mark.parametrize(
     ("plugin", "text"),
     [
@@ -167,15 +181,18 @@ def broken(init=start, update=lambda signals, state: state):
         (broken(update=lambda signals, state: state._replace(count=0.5 * state.count)), r"does not work: .*int32"),
         (broken(init=lambda w: start(jnp.ones(3))), "must return a ScheduleState with a scalar weight"),
         (broken(update=lambda signals, state: jnp.mean(signals.log_prob)), "it declares that it reads no signal"),
-        (lambda: fixed.make(-0.5), "its weight after update 1, of errors between 1 and 10, is -0.5"),
+        (lambda: fixed.make(-0.5), "its weight after update 1, of errors of size 1, is -0.5"),
         (lambda: fixed.make(jnp.inf), "after update 1, .* is inf"),
         (broken(update=lambda signals, state: state if state.weight else 0), r"jnp\.where .*\(test_factories\.py"),
+        (raw, "of errors of size nan, is nan"),
+        (counting, "two equal runs have different weights"),
+        (broken(init=lambda w: start(-w), update=lambda signals, state: start(0.1)), "its first weight must be finite"),
     ],
 )
 def test_a_schedule_that_could_not_run_is_found_before_training(plugin, text):
     factory = as_schedule(plugin, name="mine")
     with pytest.raises(ValueError, match=text) as error:
-        verify(factory, factory.filled({}, {}), td_quantile(source="update"))
+        check_schedule(factory)
     assert len(str(error.value).splitlines()) == 1
 
 

@@ -17,6 +17,7 @@ from aesjax.schedules import (
     aes_m,
     aes_r,
     auto,
+    check_schedule,
     constant_at_mean,
     fixed,
     permuted,
@@ -83,8 +84,8 @@ def all_kinds():
 def test_schedule_keeps_its_contract(all_kinds, name):
     good, bad, (states, weights), after_bad = all_kinds
     first, row = built(name).init(), NAMES.index(name)
-    assert (first.weight.shape, first.weight.dtype) == ((), jnp.float32)
-    assert (first.count.dtype, int(first.count)) == (jnp.int32, 0)
+    check_schedule(SCHEDULES[name])
+    assert (first.weight.dtype, first.count.dtype, int(first.count)) == (jnp.float32, jnp.int32, 0)
     assert int(states.count[row]) == 40
     assert np.all(np.isfinite(weights[row]) & (weights[row] > 0))
     assert all(np.all(np.isfinite(leaf[row])) for leaf in jax.tree.leaves(states.logs))
