@@ -10,16 +10,16 @@ import pytest
 
 from tests.pages import ROOT, blocks
 
-PAGE = ROOT / "docs" / "packaging.md"
+PAGE, AGENT = ROOT / "docs" / "packaging.md", ROOT / "docs" / "write_agent.md"
 OF_TASKS = [ROOT / "docs" / name for name in ("own_task.md", "tasks.md")]
 CODE = [
     body
-    for page in (PAGE, ROOT / "docs" / "write_schedule.md", *OF_TASKS)
+    for page in (PAGE, AGENT, ROOT / "docs" / "write_schedule.md", *OF_TASKS)
     for language in ("python", "toml")
     for body in blocks(page, language)
 ]
 FILES = {named[1]: body.partition("\n")[2] for body in CODE if (named := re.match(r"# (\S+\.\w+)\n", body))}
-NAMED, INSTALLED, PROXY, CARRIER = (block.strip().splitlines() for block in blocks(PAGE, "bash"))
+NAMED, INSTALLED, PROXY, CARRIER = (b.strip().splitlines() for page in (PAGE, AGENT) for b in blocks(page, "bash"))
 TASKS = [line for page in OF_TASKS for block in blocks(page, "bash") for line in block.strip().splitlines()]
 MODULES = ("mine.py", "line.py", "square.py")
 SMALL = "--steps 2000"

@@ -1,6 +1,8 @@
 """Contract of every registered carrier: one update, any schedule on any proxy, any adaptation, no hidden state."""
 
 import functools
+import importlib
+import sys
 
 import chex
 import jax
@@ -193,3 +195,153 @@ def test_a_refresh_moves_parameters_and_targets_and_restarts_what_optimised_them
                 chex.assert_trees_all_close(after[part], middle, atol=1e-6)
         opt_of = old if {network.role, *network.heads.values()} == {"actor"} else fresh
         chex.assert_trees_all_equal(getattr(half, network.opt), getattr(opt_of, network.opt))
+
+
+# --- carriers of a stranger
+
+TD3 = '''
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+
+from aesjax import Signals
+from agents import CARRIERS, Carrier, CarrierSpec, UpdateOut
+from agents.common.networks import TwinCritic
+from agents.common.optim import begin, descend, polyak
+from agents.ppo import Ppo
+
+CALLS = []
+
+
+@dataclass(frozen=True)
+class Config:
+    batch_size: int = 8
+
+
+class Hyper(NamedTuple):
+    learning_rate: float = 1e-3
+    gamma: float = 0.97
+    tau: float = 0.01
+
+
+class Actor(nn.Module):
+    size: int
+
+    @nn.compact
+    def __call__(self, obs):
+        return jnp.tanh(nn.Dense(self.size)(jnp.tanh(nn.Dense(8)(obs))))
+
+
+class Td3(Carrier):
+    """Two critics, a deterministic policy, and target actions whose noise is the entropy weight."""
+
+    critic = TwinCritic((8,), False)
+
+    def init(self, key):
+        first, second = jax.random.split(key)
+        obs, action = jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size))
+        return begin(Actor(self.action_size).init(first, obs), self.critic.init(second, obs, action))
+
+    def act(self, state, obs, key):
+        noise = jax.random.normal(key, (obs.shape[0], self.action_size))
+        return jnp.clip(self.act_deterministic(state, obs) + 0.1 * noise, -1.0, 1.0)
+
+    def act_deterministic(self, state, obs):
+        return Actor(self.action_size).apply(state.actor, obs)
+
+    def entropy(self, state, obs, key):
+        return jnp.zeros(())
+
+    def q_value(self, state, obs, action, *, entropy_weight, hyper):
+        return self.critic.apply(state.critic, obs, action)
+
+    def residual(self, critic, state, batch, key, weight, hyper):
+        CALLS.append(weight)
+        noise = weight * jax.random.normal(key, batch.action.shape)
+        action = jnp.clip(Actor(self.action_size).apply(state.actor, batch.next_obs) + noise, -1.0, 1.0)
+        value = jnp.min(self.critic.apply(state.target, batch.next_obs, action), 0)
+        target = batch.reward + hyper.gamma * (1.0 - batch.terminated) * value
+        return jax.lax.stop_gradient(target)[None] - self.critic.apply(critic, batch.obs, batch.action)
+
+    def td_error(self, state, batch, key, *, entropy_weight, hyper):
+        return self.residual(state.critic, state, batch, key, entropy_weight, hyper).reshape(-1)
+
+    def update(self, state, batch, key, step, *, entropy_weight, hyper):
+        def loss(critic):
+            error = self.residual(critic, state, batch, key, entropy_weight, hyper)
+            return jnp.mean(error**2), error
+
+        def actor_loss(actor):
+            return -jnp.mean(self.critic.apply(critic, batch.obs, Actor(self.action_size).apply(actor, batch.obs)))
+
+        (critic_loss, error), slope = jax.value_and_grad(loss, has_aux=True)(state.critic)
+        critic, critic_opt = descend(state.critic, slope, state.critic_opt, hyper.learning_rate)
+        value, slope = jax.value_and_grad(actor_loss)(state.actor)
+        actor, actor_opt = descend(state.actor, slope, state.actor_opt, hyper.learning_rate)
+        signals = Signals(
+            td_error=error.reshape(-1),
+            value_loss=critic_loss,
+            critic_drift=optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic)),
+        )
+        new = type(state)(actor, critic, polyak(state.target, critic, hyper.tau), actor_opt, critic_opt)
+        return UpdateOut(new, signals, {"critic_loss": critic_loss, "actor_loss": value})
+
+
+class Limited(Ppo):
+    def prepare(self, state, rollout, hyper):
+        ends = jnp.maximum(rollout.terminated, rollout.truncated)
+        return super().prepare(state, rollout._replace(terminated=ends), hyper)
+
+
+ABSENT = {"log_prob": "its policy is deterministic"}
+SPEC = CarrierSpec("TD3", Td3, Config, Hyper, lambda hyper: None, baseline="fixed", absent=ABSENT)
+LIMITED = CARRIERS["ppo"]._replace(label="PPO-limited", make=Limited)
+'''
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """A module from text outside the repository."""
+
+    def imported(text):
+        monkeypatch.syspath_prepend(tmp_path)
+        sys.modules.pop("td3", None)
+        (tmp_path / "td3.py").write_text(text)
+        importlib.invalidate_caches()
+        return importlib.import_module("td3")
+
+    yield imported
+    sys.modules.pop("td3", None)
+
+
+def test_a_carrier_of_a_stranger_is_checked(stranger):
+    check_carrier(stranger(TD3).SPEC)
+
+
+BROKEN = [
+    ("SPEC", "noise = weight", "noise = 0.1", "entropy_weight changes no loss and no parameter"),
+    ("SPEC", "(1.0 - batch.terminated)", "1.0", "a terminated step in td_error depends on next_obs"),
+    ("SPEC", "noise = weight", "noise = len(CALLS) * weight", "two equal calls have different results"),
+    ("SPEC", "value_loss=critic_loss,", "", "Signals.value_loss is not reported"),
+    ("SPEC", "critic_loss,\n", "critic_loss[None],\n", r"Signals.value_loss must be finite and \(\)"),
+    (
+        "SPEC",
+        "batch.reward +",
+        "batch.rewards +",
+        "does not work: AttributeError: 'Transition' object has no attribute",
+    ),
+    ("LIMITED", "", "", "a truncated step in prepare does not depend on next_obs"),
+]
+
+
+@pytest.mark.parametrize(("name", "right", "wrong", "text"), BROKEN)
+def test_a_carrier_that_breaks_its_contract_is_named_in_a_sentence(stranger, name, right, wrong, text):
+    module = stranger(TD3.replace(right, wrong))
+    small_one = {"hidden": (8,), "rollout": 8, "minibatches": 2} if name == "LIMITED" else {}
+    with pytest.raises(ValueError, match=text) as error:
+        check_carrier(getattr(module, name), **small_one)
+    assert "\n" not in str(error.value)

@@ -49,7 +49,7 @@ def test_200_random_actions_give_gymnasiums_numbers(pair):
             endings += 1
             theirs.reset()
             rows = row_of(theirs, engine)
-    assert engine.task.table.healthy_z is None or endings or engine.task.name == "ant"
+    assert (endings > 0) == (engine.task.name in ("hopper", "walker2d", "humanoid"))
 
 
 def test_a_start_is_what_gymnasium_observes_in_that_state(pair):

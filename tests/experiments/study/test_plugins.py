@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -114,10 +115,11 @@ def test_a_configuration_holds_the_source_of_every_object_and_reading_it_imports
     assert parse_method(text_of(method), method.carrier) == method
     named = [plugins.name_of("pattern", config.patterns_known[name]) for name in config.patterns]
     named += [text_of(method), plugins.name_of("carrier", method.carrier)]
-    assert f"{outside}:" in " ".join(named) or {"task", "proxy"} & words.keys()
+    named += [plugins.name_of("proxy", config.proxy.factory), config.task]
+    assert f"{outside}:" in " ".join(named)
     stored = json.loads(json.dumps(config.to_json()))
     assert len(config.objects) == 1
-    assert "def " in json.dumps(stored) or "CARRIER" in str(words)
+    assert ("label='SAK'" if "carriers" in words else "def ") in json.dumps(stored)
     sys.modules.pop(outside)
     read = config_from_json(stored)
     assert (read.to_json(), names(read)) == (stored, [row])
@@ -125,6 +127,74 @@ def test_a_configuration_holds_the_source_of_every_object_and_reading_it_imports
     with pytest.raises(ValueError, match=r"custom objects, which are not stored: .*; give its complete"):
         begun(tmp_path)
     assert outside not in sys.modules
+
+
+ON_POLICY = """
+from agents import CARRIERS
+from agents.ppo import Ppo
+
+class Mine(Ppo):
+    pass
+
+CARRIER = CARRIERS["ppo"]._replace(label="PPO2", make=Mine)
+"""
+
+
+def test_an_on_policy_carrier_without_a_preset_trains_in_a_study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("ppo2.py").write_text(ON_POLICY)
+    study = Study("toy", ["ppo2:CARRIER"], patterns="steady", seeds=1, steps=1600, evaluations=2, episodes=1)
+    results = study.run("runs/ppo2", quiet=True)
+    assert results.curves["return_mean"].is_finite().all()
+    [settings] = configured(study).settings.values()
+    assert (settings.num_envs, settings.config["rollout"]) == (8, 100)
+    sys.modules.pop("ppo2")
+
+
+BROKEN = """
+from aesjax import EntropySchedule
+from aesjax.schedules.rule import start
+from envs import make
+
+def rule(*, base):
+    def update(signals, state):
+        return state._replace(weight=state.weight / len(signals.missing))  # the rule's mistake
+    return EntropySchedule(lambda: start(base), update)
+
+def task():
+    return make("toy", missing=1 / 0)  # the builder's mistake
+
+class Env:
+    def __getattr__(self, name):
+        return getattr(make("toy").env, name)
+    def step(self, *args):
+        return args.missing  # the step's mistake
+
+def stepping():
+    return make("toy")._replace(name="stepping", env=Env())
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "who"),
+    [(["--schedules", "{m}:rule"], "rule"), (["--task", "{m}:task"], "builder"), (["--task", "{m}:stepping"], "step")],
+)
+def test_the_line_of_an_error_in_custom_code_is_in_the_traceback(tmp_path, monkeypatch, capsys, words, who):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AESJAX_TRACEBACK", "1")
+    name = f"mistaken_{who}"
+    Path(f"{name}.py").write_text(BROKEN)
+    [line] = [at for at, text in enumerate(BROKEN.splitlines(), 1) if f"the {who}'s mistake" in text]
+    place = f'{name}.py", line {line}'
+    words = [word.format(m=name) for word in words]
+    assert main(["run", *words, "--steps", "400", "--seeds", "1", "--out", "out"]) == 2
+    assert place in capsys.readouterr().err
+    task, method = (words[1], "sac") if who != "rule" else ("toy", Method("sac", words[1]))
+    study = Study(task, [method], seeds=1, steps=400)
+    with pytest.raises(ValueError, match=r"cannot be built|does not work") as error:
+        study.run("python", quiet=True)
+    assert place in "".join(traceback.format_exception(error.value))
+    sys.modules.pop(name)
 
 
 def test_the_adaptation_that_the_documentation_shows_works_and_can_be_swept(outside):
