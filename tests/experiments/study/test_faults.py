@@ -223,15 +223,13 @@ def test_a_study_whose_checkpoints_are_all_damaged_is_not_begun_again(killed, tm
 # --- a full disk
 
 
-@pytest.mark.parametrize("kibibytes", [4, 200])
 @pytest.mark.slow
-def test_on_a_full_disk_nothing_is_half_written_and_the_study_goes_on_later(finished, tmp_path, kibibytes):
+def test_on_a_full_disk_nothing_is_half_written_and_the_study_goes_on_later(finished, tmp_path):
     folder = tmp_path / "full"
-    process = start(folder, "--checkpoint-seconds", "1", largest_file=kibibytes * 1024)  # its programs are only read
+    process = start(folder, "--checkpoint-seconds", "1", largest_file=4096)  # its programs are only read
     _, err = process.communicate(timeout=120)  # orbax may add its own lines
-    code = process.returncode
-    assert code == (0 if (folder / "manifest.json").exists() else 2), err
-    assert (code == 0) or "cannot be written" in err
+    assert process.returncode == 2, err
+    assert "cannot be written" in err
     assert not list(folder.glob(".*.partial"))
-    if not (folder / "manifest.json").exists():
-        assert resumed(folder) == results(finished)
+    assert not (folder / "manifest.json").exists()
+    assert resumed(folder) == results(finished)
