@@ -27,6 +27,8 @@ CARRIERS: Registry[CarrierSpec] = Registry(
             "window": "it has no replay: each rollout is dropped after the updates on it",
             "updates": "'epochs' and 'minibatches' set the number of its gradient steps",
         },
+        weight=0.01,  # of the normalised reward
+        schedule={"lambda_max": 0.1},  # the paper's for PPO
         meaning=(
             *("hidden", "activation", "shared", "layer_norm", "log_std_bounds", "normalise_obs", "normalise_reward"),
             *("normalise_value", "gamma", "reward_scale"),

@@ -69,7 +69,8 @@ def make_train(
       num_envs: parallel environments; by default 1, so a gradient step per environment step, and on-policy 8.
       replay: transitions in the replay; by default a twentieth of ``steps``.
       warmup: environment steps with random actions; by default a hundredth of ``steps``, at least 128.
-      base: the carrier's own entropy weight, reward per nat, from which schedules start.
+      base: the carrier's own entropy weight, reward per nat, from which schedules start; by default 0.1, for PPO 0.01.
+        A study has its preset's instead.
       observe: "drift" appends the true drift values to the observations of policy and critics: a reference.
       adaptations: other quantities adjusted by the schedule's signal, such as ``recent(share=0.1)``.
       **settings: fields of the carrier's config and hyper, such as ``hidden=(64, 64)``, ``learning_rate=1e-3``.
@@ -236,7 +237,7 @@ def learner_of(
         raise ValueError(f"a run counts its gradient steps to 2^31 - 1; {world.total} vector steps make {updates}")
     size, weight = float(world.action_size), spec.weight if base is None else base
     own = {"base": weight, "target_entropy": -size, "action_size": size, "updates": float(updates)}
-    return Learner(spec, world, agent, sizes, supply, {**own, **facts})
+    return Learner(spec, world, agent, sizes, supply, {**own, **spec.schedule, **facts})
 
 
 def sizes_of(steps: int, num_envs: int, replay: float, warmup: float) -> tuple[int, int]:

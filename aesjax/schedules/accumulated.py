@@ -46,7 +46,8 @@ def aes(
       kappa: () reward per nat per root of the proxy's unit.
       beta: () EMA decay in [0, 1); the EMA starts at the first raw value.
       lambda_min, lambda_max: () reward per nat; 0 and ``inf`` remove the clip.
-      base: () reward per nat, weight of the first step (clipped), the carrier's static weight.
+      base: () reward per nat, weight of the first step (clipped). A run sets it to the carrier's weight; the default
+        holds outside runs.
 
     >>> from aesjax.schedules.proxies import td_quantile
     >>> schedule = aes(td_quantile(q=0.9))

@@ -22,6 +22,7 @@ class CarrierSpec(NamedTuple):
     absent: Mapping[str, str] = {}  # fields of `Signals` it cannot report -> the reason
     unturned: Mapping[str, str] = {}  # levers of `aesjax.adaptations` that it lacks -> the reason
     weight: float = 0.1  # static entropy weight where no preset gives one; reward per nat
+    schedule: Mapping[str, float] = {}  # options of its schedules, instead of their defaults
     #: settings of ``config`` and ``hyper`` that must match to load trained parameters; None: all of ``config``
     meaning: tuple[str, ...] | None = None
     episodic: tuple[str, ...] = ()  # fields of its state that belong to unfinished episodes

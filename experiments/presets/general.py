@@ -14,7 +14,6 @@ _CARRIERS = frozen(
         base=0.01,  # of the normalised reward
         config=frozen(rollout=128, epochs=10, minibatches=8, hidden=(64, 64)),
         hyper=frozen(learning_rate=3e-4),
-        schedule=frozen(lambda_max=0.1),  # the paper's bounds for PPO
         num_envs=8,
     ),
     sql=CarrierSettings(

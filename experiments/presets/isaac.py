@@ -99,7 +99,6 @@ def _quick(name: str, task: _Task) -> Preset:
         base=1e-3,  # the publication has no bonus, which leaves nothing to schedule
         config=frozen(**{**published.config, **small, **steady}),
         hyper=frozen(**{**published.hyper, **rate}),
-        schedule=published.schedule,
     )
     return Preset(
         steps=1_024_000,

@@ -100,7 +100,6 @@ def _quick(name: str, task: _Task) -> Preset:
                 base=ZOO[name].base or 1e-3,  # the zoo gives Ant no bonus, which leaves nothing to schedule
                 config=frozen(rollout=128, epochs=10, minibatches=16, hidden=(64, 64)),
                 hyper=frozen(learning_rate=3e-4),
-                schedule=frozen(lambda_max=0.1),  # the paper's bounds for PPO
                 num_envs=8,
             ),
             sql=CarrierSettings(sql.base, sql.config, frozen(**sql.hyper, **rates)),

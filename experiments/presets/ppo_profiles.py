@@ -9,8 +9,7 @@ from experiments.presets.preset import CarrierSettings, frozen
 
 
 def _settings(base: float, num_envs: int, config: dict, hyper: dict) -> CarrierSettings:
-    bounds = frozen(lambda_max=0.1)  # the paper's for PPO
-    return CarrierSettings(base, frozen(**config), frozen(**hyper), bounds, num_envs)
+    return CarrierSettings(base, frozen(**config), frozen(**hyper), num_envs=num_envs)
 
 
 def _zoo(

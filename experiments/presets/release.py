@@ -17,7 +17,7 @@ def _sac(gamma: float) -> CarrierSettings:
 def _ppo(gamma: float, rollout: int, minibatches: int) -> CarrierSettings:
     """No entropy bonus: ``base`` is 0."""
     config = frozen(rollout=rollout, minibatches=minibatches)
-    return CarrierSettings(0.0, config, frozen(gamma=gamma), schedule=frozen(lambda_max=0.1))
+    return CarrierSettings(0.0, config, frozen(gamma=gamma))
 
 
 def _meow(weight: float, low: float, high: float, gamma: float, tau: float) -> CarrierSettings:

@@ -15,7 +15,6 @@ _TOY_CARRIERS = frozen(
         base=0.01,  # of the normalised reward, which its bonus is weighed against
         config=frozen(rollout=125, epochs=10, minibatches=4, hidden=(64, 64), value_clip=False),
         hyper=frozen(learning_rate=1e-3, gamma=0.97),
-        schedule=frozen(lambda_max=0.1),  # the paper's bounds for PPO
         num_envs=8,
     ),
     sql=CarrierSettings(

@@ -390,7 +390,7 @@ def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> CarrierSetting
         if "layer_norm" not in {field.name for field in dataclasses.fields(spec.config)}:
             raise ValueError(f"--layer-norm: carrier '{name}' has no such setting")
         config["layer_norm"] = True
-    return dataclasses.replace(own, num_envs=num_envs, config=config)
+    return dataclasses.replace(own, num_envs=num_envs, config=config, schedule={**spec.schedule, **own.schedule})
 
 
 def _sized(

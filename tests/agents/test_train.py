@@ -9,6 +9,7 @@ import envs
 from aesjax import EntropySchedule, aes, aes_r
 from aesjax.adaptations import recent, refresh, utd
 from aesjax.registry import UnknownNameError
+from aesjax.schedules import SCHEDULES
 from aesjax.schedules.rule import start
 from agents import CARRIERS, make_train
 from agents.common import buffer
@@ -62,13 +63,17 @@ def test_a_run_longer_than_its_counters_is_refused(settings, text):
         make_train("toy", "ppo", **{"minibatches": 4, "epochs": 10} | settings)
 
 
-@pytest.mark.parametrize(("carrier", "segments"), [("sac", 5), ("ppo", 2)])
-def test_a_study_with_equal_settings_has_equal_curves(carrier, segments):
+@pytest.mark.parametrize(
+    ("carrier", "schedule", "segments", "first_weight"), [("sac", "aes_r", 5, {"base": 0.05}), ("ppo", "aes", 2, {})]
+)
+def test_a_study_with_equal_settings_has_equal_curves(carrier, schedule, segments, first_weight):
     """Up to rounding, which two programs do not share and which learning amplifies: the first evaluations.
 
-    Replay and warm-up are the defaults of both.
+    Replay, warm-up, and the first weight and the bound of PPO are the defaults of both.
     """
-    study = Study("toy", f"{carrier}+aes_r", patterns="abrupt", seeds=2, steps=1040, evaluations=10, segments=segments)
+    study = Study(
+        "toy", f"{carrier}+{schedule}", patterns="abrupt", seeds=2, steps=1040, evaluations=10, segments=segments
+    )
     results, config = study.run(quiet=True), study.config
     own = config.settings[carrier]
     train = make_train(
@@ -80,11 +85,11 @@ def test_a_study_with_equal_settings_has_equal_curves(carrier, segments):
         episodes=config.episodes,
         segments=segments,
         num_envs=own.num_envs,
-        base=own.base,
+        **first_weight,
         **own.config,
         **own.hyper,
     )
-    _, curves = quick(train)(2, aes_r(**own.schedule))
+    _, curves = quick(train)(2, SCHEDULES[schedule]())
     rows = results.curves.filter(seed=2).sort("step")
     first = 5 if carrier == "sac" else 3
     for column in ("step", "return_mean", "entropy_weight", "proxy", "critic_loss", "policy_entropy"):

@@ -3,8 +3,9 @@
 import jax
 import pytest
 
-from agents import ppo
+from agents import CARRIERS, ppo
 from agents.common.spec import check_hyper
+from experiments.presets import presets_of
 from experiments.presets.ppo_profiles import PARALLEL, ZOO
 
 EVERY = {**ZOO, **PARALLEL}
@@ -17,6 +18,11 @@ def test_settings_make_a_carrier_whose_minibatches_divide_its_rollout(own):
     assert carrier.config.rollout * own.num_envs % carrier.config.minibatches == 0
     state = jax.eval_shape(lambda: carrier.init(jax.random.key(0), own.num_envs))
     assert state.discounted.shape == (own.num_envs,)
+
+
+def test_a_task_without_a_preset_has_the_first_weights_of_make_train():
+    for name, own in presets_of("a task of one's own", 200)["quick"].carriers.items():
+        assert own.base == CARRIERS[name].weight
 
 
 def test_what_the_sources_say():
