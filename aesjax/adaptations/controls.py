@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from aesjax.registry import Registry
-from aesjax.schedules.controls import block_order
 from aesjax.types import Levers
 
 
@@ -49,8 +49,17 @@ def _constant_at_mean(record: Played, *_: Any) -> Played:
 
 
 def _permuted(record: Played, key: jax.Array, blocks: int) -> Played:
-    order = np.asarray(block_order(key, len(record.weight), blocks))
+    order = np.asarray(_block_order(key, len(record.weight), blocks))
     return record._replace(weight=record.weight[order], levers=jax.tree.map(lambda x: x[order], record.levers))
+
+
+def _block_order(key: jax.Array, length: int, blocks: int) -> jax.Array:
+    """Positions (length,) of the steps of a record whose ``blocks`` of time are in random order."""
+    if not 1 <= blocks <= length:
+        raise ValueError(f"permuted: blocks must lie in [1, {length}], the number of weights; got {blocks}")
+    block = jnp.arange(length) * blocks // length
+    # Stable, so that the steps of one block stay together and in order.
+    return jnp.argsort(jax.random.permutation(key, blocks)[block], stable=True)
 
 
 CONTROLS: Registry[ControlSpec] = Registry(

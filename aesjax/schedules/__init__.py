@@ -4,7 +4,6 @@ from aesjax.schedules import calibration
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
 from aesjax.schedules.basic import auto, auto_floor, budget, fixed, linear
 from aesjax.schedules.change import aes_c
-from aesjax.schedules.controls import constant_at_mean, overridden, permuted, playback
 from aesjax.schedules.fresh import fresh_residuals
 from aesjax.schedules.order import quantile
 from aesjax.schedules.proxies import (
@@ -18,7 +17,7 @@ from aesjax.schedules.proxies import (
     td_quantile,
     value_loss,
 )
-from aesjax.schedules.registered import SCHEDULES, required_signals, switch, together
+from aesjax.schedules.registered import SCHEDULES, overridden, required_signals, switch, together
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
 from aesjax.schedules.schedule import AnySchedule, Schedule, ScheduleFactory, as_schedule, check_schedule
 
@@ -44,7 +43,6 @@ __all__ = [
     "budget",
     "calibration",
     "check_schedule",
-    "constant_at_mean",
     "critic_drift",
     "dynamics",
     "fixed",
@@ -52,8 +50,6 @@ __all__ = [
     "linear",
     "oracle",
     "overridden",
-    "permuted",
-    "playback",
     "quantile",
     "required_signals",
     "switch",

@@ -119,6 +119,21 @@ def together(
     return EntropySchedule(one.init, update, measure)
 
 
+def overridden(schedule: EntropySchedule, weights: Array, stride: Array, on: Array) -> EntropySchedule:
+    """``schedule``, or where () ``on`` > 0 the recorded weights (T,), each in force for () ``stride`` updates."""
+
+    def shown(state: ScheduleState) -> ScheduleState:
+        played = weights[jnp.minimum(state.count // stride, weights.shape[0] - 1)]
+        weight = jnp.where(on > 0, played, state.weight)
+        raw = jnp.where(on > 0, played, state.logs.weight_raw)
+        return state._replace(weight=weight, logs=state.logs._replace(weight_raw=raw))
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        return shown(schedule.update(signals, state))
+
+    return EntropySchedule(lambda: shown(schedule.init()), update, schedule.measure)
+
+
 def required_signals(schedules: Sequence[Schedule]) -> dict[str, str]:
     """`Signals` fields that these schedules read, each with its reader, for error messages.
 

@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from aesjax.adaptations import refresh, reset
+from aesjax.adaptations import CONTROLS, Played, refresh, reset
 from aesjax.registry import UnknownNameError
 from aesjax.schedules import (
     PROXIES,
@@ -18,10 +18,8 @@ from aesjax.schedules import (
     aes_r,
     auto,
     check_schedule,
-    constant_at_mean,
     fixed,
-    permuted,
-    playback,
+    overridden,
     required_signals,
     switch,
     td_mean,
@@ -252,19 +250,19 @@ def test_auto_is_adam_on_the_temperature_loss():
 
 def test_permuted_control_has_the_recorded_weights_at_other_times():
     recorded = jnp.linspace(0.1, 1.0, 43)
-    schedule = permuted(recorded, jax.random.key(3), blocks=10)
-    signals = Signals(true_drift=jnp.zeros(42))
-    weights = np.r_[schedule.init().weight, run(schedule, signals)[1]]
+    record = Played(1, 1, np.asarray(recorded))
+    weights = CONTROLS["permuted"].change(record, jax.random.key(3), 10).weight
     np.testing.assert_array_equal(np.sort(weights), recorded)
     assert np.mean(weights != recorded) > 0.5
     assert np.sum(np.diff(weights) < 0) < 10  # inside a block the order is kept
 
 
-def test_playback_repeats_the_record_and_then_holds_it():
-    schedule = playback(jnp.array([0.1, 0.2, 0.3]))
+def test_an_overridden_schedule_repeats_the_record_and_then_holds_it():
+    schedule = overridden(fixed(0.5), jnp.array([0.1, 0.2, 0.3]), jnp.int32(1), jnp.int32(1))
     weights = np.r_[schedule.init().weight, run(schedule, Signals(true_drift=jnp.zeros(4)))[1]]
     np.testing.assert_allclose(weights, [0.1, 0.2, 0.3, 0.3, 0.3])
-    assert constant_at_mean(jnp.array([0.1, 0.2, 0.6])).init().weight == np.float32(0.3)
+    mean = CONTROLS["constant_at_mean"].change(Played(1, 1, np.array([0.1, 0.2, 0.6])), jax.random.key(0), 1)
+    np.testing.assert_allclose(mean.weight, 0.3, rtol=1e-6)
 
 
 # --- switch and build -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from aesjax.schedules import aes, aes_d, aes_m, aes_prior, fixed, playback
+from aesjax.schedules import aes, aes_d, aes_m, aes_prior, fixed, overridden
 from aesjax.schedules.rule import ema
 from experiments.theory import bounds, oco
 from experiments.theory.oco import drift_proxy
@@ -197,7 +197,10 @@ def measure(x):
 
     dominated = game._replace(proxy=jnp.maximum(jnp.asarray(proxy), drift))
     weights = kappa * jnp.sqrt(bounds.maximal_means(proxy))
-    maximal = playback(jnp.concatenate([weights[:1], weights]))  # `oco.play` updates it before its first step
+    recorded = jnp.concatenate([weights[:1], weights])
+    maximal = overridden(
+        fixed(0.0), recorded, jnp.int32(1), jnp.int32(1)
+    )  # `oco.play` updates it before its first step
     discounted = run(aes_d(drift_proxy, x.window, window=1.0, kappa=kappa, **FREE), dominated)
     clipped = run(aes(drift_proxy, kappa=kappa, beta=0.0, lambda_min=LOWEST, lambda_max=HIGHEST))
     constant = run(fixed(x.constant))
