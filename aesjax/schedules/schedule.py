@@ -155,6 +155,12 @@ class Schedule(Made):
         own = Schedule(self.factory, {**self.static, **self.factory.filled(facts, self.options)}, named)
         return Schedule(self.factory, own.given, own.reads) if self.factory.uses_proxy else own
 
+    def updated(self, options: Mapping[str, Any]) -> "Schedule":
+        """The schedule with other numbers by option, but ``q``; ValueError for a number outside its range."""
+        given = {**self.given, **options}
+        self.factory.check(given)
+        return Schedule(self.factory, given, self.proxy)
+
     def built(self, proxy: Proxy | None) -> EntropySchedule:
         """The pure functions with ``proxy`` in place of the schedule's proxy."""
         read = {"proxy": proxy} if self.factory.uses_proxy else {}

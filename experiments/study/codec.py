@@ -41,19 +41,23 @@ def _default(field: dataclasses.Field) -> Any:
 
 def _method_json(method: Method) -> dict[str, Any]:
     """Complete definition of a method: all options, and the definitions of custom objects."""
+    signal = method.signal
+    if signal is not None:  # without a default that only names the proxy, which the method's entry contains
+        signal = dataclasses.replace(method, signal=Schedule(signal.factory, signal.given)).signal
     schedule, signal = (
         each and _defined("schedule", each.factory, each.given, each.factory.signature.defaults)
-        for each in (method.schedule, method.signal)
+        for each in (method.schedule, signal)
     )
+    proxy = method.proxy  # of the schedule, else of the signal, which may consist of it alone
     control = method.control and {**vars(method.control), "of": _method_json(method.control.of)}
     given = {
         "schedule": schedule,
         "adaptations": [_defined("adaptation", a.factory, a.given, a.factory.options) for a in method.adaptations],
-        "proxy": method.proxy and encode(method.proxy),
+        "proxy": proxy and _defined("proxy", proxy.factory, {"q": proxy.q}, {}),
         "signal": signal,
         "control": control,
         "label": method.label,
-        "source": method.source,
+        "source": proxy and proxy.source,
         "coupling": method.coupling,
         "hyper": dict(method.hyper),
     }
@@ -135,19 +139,21 @@ def _method(objects: Objects, data: Any) -> Method:
         for name in ("schedule", "signal")
     )
     adaptations = data.get("adaptations", ())
-    return Method(
+    method = Method(
         _entry("carrier", data["carrier"], objects),
         schedule,
         [Adaptation(_entry("adaptation", each, objects), each.get("given", {})) for each in adaptations],
-        proxy=_proxy(objects, data["proxy"]) if "proxy" in data else None,
         signal=signal,
         control=control,
-        **{name: data[name] for name in ("label", "source", "coupling", "hyper") if name in data},
+        **{name: data[name] for name in ("label", "coupling", "hyper") if name in data},
     )
+    if "proxy" not in data:
+        return method
+    return method.reading(_proxy(objects, {**data["proxy"], "source": data.get("source")}))
 
 
 def _proxy(objects: Objects, data: Any) -> DriftProxy:
-    return DriftProxy(_entry("proxy", data, objects), data["given"]["q"], data.get("source"))
+    return _entry("proxy", data, objects)(data["given"]["q"], data.get("source"))
 
 
 def _entry(kind: str, data: Any, objects: Objects) -> Any:

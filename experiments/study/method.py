@@ -63,12 +63,12 @@ class Method:
 
     Args:
       carrier: a name ("sac", "ppo", "sql", "meow") or a custom carrier.
-      schedule: ``aes(kappa=0.3)``, a name, or a function that returns an `EntropySchedule`; None: the carrier's own.
+      schedule: ``aes(kappa=0.3)``, a name, or a function that returns an `EntropySchedule`; None: the carrier's own. A
+        schedule that names no proxy reads the study's, and a proxy without a source the study's, or the schedule's.
       adaptations: objects such as ``recent(share=0.1)``, or names.
-      proxy: drift proxy of the schedule, an object or a name; None: the schedule's, else the study's.
+      signal: schedule whose ratio drives the adaptations, an object or a name; None: the schedule, or `aes_r`. It reads
+        the proxy of a schedule that has one.
       label: name of the schedule in tables, as in "SAC+LABEL"; None: the schedule's.
-      source: transitions that the proxy reads, "update" or "fresh"; None: the proxy's, else the study's.
-      signal: schedule whose ratio drives the adaptations, an object or a name; None: the schedule, or `aes_r`.
       coupling: learning rates follow the entropy weight.
       control: a record of another method, which replaces schedule and adaptations.
       hyper: floats of the carrier that differ from the preset's.
@@ -80,10 +80,8 @@ class Method:
     carrier: CarrierSpec
     schedule: Schedule | None = None
     adaptations: tuple[Adaptation, ...] = ()
-    proxy: DriftProxy | None = None
-    label: str | None = None
-    source: str | None = None
     signal: Schedule | None = None
+    label: str | None = None
     coupling: bool = False
     control: Control | None = None
     hyper: Mapping[str, float] = field(default_factory=dict)
@@ -95,37 +93,26 @@ class Method:
             carrier: str | CarrierSpec,
             schedule: Any = None,
             adaptations: Any = (),
-            proxy: Any = None,
-            label: str | None = None,
-            source: str | None = None,
             signal: Any = None,
+            label: str | None = None,
             coupling: bool = False,
             control: Control | None = None,
             hyper: Mapping[str, float] = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        plain: Mapping[str, Any] = {"label": None, "source": None, "coupling": False, "hyper": {}, "adaptations": ()}
+        plain: Mapping[str, Any] = {"label": None, "coupling": False, "hyper": {}, "adaptations": ()}
         for name, default in plain.items():
             value, hint = getattr(self, name), Any if name == "adaptations" else _HINTS[name]
             object.__setattr__(self, name, default if value is None else typed(hint, value, name))
         own = isinstance(self.schedule, str) and self.schedule == BASELINE
-        schedule = None if self.schedule is None or own else find("schedule", self.schedule)
-        proxy = None if self.proxy is None else find("proxy", self.proxy)
-        if schedule is not None:
-            proxy = proxy or schedule.proxy
-            if proxy is not None:
-                proxy = find("proxy", proxy)
-            schedule = Schedule(schedule.factory, _numbers(schedule), None)
-        source = self.source or (proxy.source if proxy else None)
-        if source not in (None, *SOURCES):
-            raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{source}'")
+        schedule = None if self.schedule is None or own else _plain(find("schedule", self.schedule))
         label = self.label
         if label is not None and set(label) & set(":,+=[]"):
             raise ValueError(f"a label must not contain : , + = [ ]; got {label!r}")
-        signal = None if self.signal is None else find("schedule", self.signal)
-        if signal is not None and signal.proxy is not None:
-            raise ValueError(f"signal {signal} must not have a proxy; set the method's, Method(..., proxy=...)")
+        signal = None if self.signal is None else _plain(find("schedule", self.signal))
+        if signal is not None and signal.proxy is not None and schedule is not None and schedule.factory.uses_proxy:
+            raise ValueError(f"signal {signal} must not name a proxy, because it reads that of {schedule}")
         carrier = find("carrier", self.carrier)
         for name in self.hyper:
             if name not in carrier.hyper._fields:
@@ -134,15 +121,13 @@ class Method:
             "carrier": carrier,
             "schedule": schedule,
             "adaptations": _ordered(self.adaptations),
-            "proxy": proxy and DriftProxy(proxy.factory, single("option 'q'", proxy.q), None),
-            "source": source,
-            "signal": signal and Schedule(signal.factory, _numbers(signal)),
+            "signal": signal,
             "hyper": {name: single(f"'{name}'", value) for name, value in self.hyper.items()},
         }
         if self.control is not None:
             require(isinstance(self.control, Control), "control", "a Control", self.control)
             played = self.control.name
-            given = (schedule, fields["adaptations"], proxy, source, signal, label, self.coupling)
+            given = (schedule, fields["adaptations"], signal, label, self.coupling)
             if any(given):
                 raise ValueError(f"control '{played}' plays a record and takes only a carrier and `hyper`")
             if self.control.of.carrier != carrier:
@@ -154,7 +139,7 @@ class Method:
 
     def __repr__(self) -> str:
         parts: list[Any] = [self.carrier.name, self.control or self.schedule or BASELINE, *self.adaptations]
-        named = {n: getattr(self, n) for n in ("proxy", "source", "signal", "label", "coupling", "hyper")}
+        named = {n: getattr(self, n) for n in ("signal", "label", "coupling", "hyper")}
         return f"Method({', '.join([*map(str, parts), *(f'{n}={value}' for n, value in named.items() if value)])})"
 
     def __hash__(self) -> int:
@@ -192,6 +177,26 @@ class Method:
         yield from () if self.control is None else self.control.of.parts
 
     @property
+    def proxy(self) -> DriftProxy | None:
+        """The proxy that its schedule, or else the driver of its adaptations, names; None: the study's."""
+        driver = self.driver
+        return self.in_force.proxy if driver is None else driver.proxy
+
+    def reading(self, proxy: DriftProxy) -> "Method":
+        """The method whose schedule, or else the driver of its adaptations, names this proxy.
+
+        Raises:
+          ValueError: neither reads a proxy.
+        """
+        schedule, driver = self.in_force, self.driver
+        if schedule.factory.uses_proxy:
+            return replace(self, schedule=Schedule(schedule.factory, schedule.given, proxy))
+        if driver is None or not driver.factory.uses_proxy:
+            raise ValueError(f"{self} reads no proxy; got {proxy}")
+        given = {} if self.signal is None else self.signal.given
+        return replace(self, signal=Schedule(driver.factory, given, proxy))
+
+    @property
     def values(self) -> dict[str, Any]:
         """Given options by name: of the schedule and its signal, and of adaptations as "window.power"."""
         signal = {} if self.signal is None else self.signal.given
@@ -225,23 +230,24 @@ class Method:
             elif part:
                 at = next(i for i, each in enumerate(adaptations) if each.factory.name == part)
                 adaptations[at] = adaptations[at].factory(**{**adaptations[at].given, option: value})
-            elif name == "q":
-                proxy = (self.proxy or proxy).factory(value)
-            else:
+            elif name != "q":
                 own[name] = value
         if mine := {name: value for name, value in own.items() if name in schedule.factory.options}:
-            schedule = schedule.factory(**{**schedule.given, **mine})
+            schedule = schedule.updated(mine)
         if other := {name: value for name, value in own.items() if name not in mine}:
-            driver: Any = signal or driver_of(schedule, adaptations)
-            signal = driver.factory(**{**(signal.given if signal else {}), **other})
-        return replace(
+            driver: Any = driver_of(schedule, adaptations)
+            signal = (signal or driver.factory()).updated(other)
+        method = replace(
             self,
             schedule=schedule if mine else self.schedule,
             adaptations=tuple(adaptations),
-            proxy=proxy if "q" in values else self.proxy,
             signal=signal,
             hyper=hyper,
         )
+        if "q" not in values:
+            return method
+        named = self.proxy or proxy
+        return method.reading(named.factory(values["q"], named.source))
 
 
 _HINTS = get_type_hints(Method)
@@ -264,14 +270,19 @@ def single(what: str, value: Any) -> float:
     return number
 
 
-def _numbers(schedule: Schedule) -> dict[str, float]:
-    name = schedule.factory.name
+def _plain(schedule: Schedule) -> Schedule:
+    """The schedule with numbers that float32 can represent and a registered or custom proxy."""
+    name, proxy = schedule.factory.name, schedule.proxy
     if schedule.static:
         raise ValueError(
             f"'{next(iter(schedule.static))}' of schedule '{name}' is static, so a study cannot vary it; "
             "set it in a custom as_schedule function"
         )
-    return {o: single(f"option '{o}' of schedule '{name}'", value) for o, value in schedule.options.items()}
+    if proxy is not None:
+        proxy = find("proxy", proxy)
+        proxy = proxy.factory(single("option 'q'", proxy.q), proxy.source)
+    numbers = {o: single(f"option '{o}' of schedule '{name}'", value) for o, value in schedule.options.items()}
+    return Schedule(schedule.factory, numbers, proxy)
 
 
 def _ordered(given: Any) -> tuple[Adaptation, ...]:

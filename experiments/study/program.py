@@ -79,11 +79,6 @@ class Share:
             for row, pattern, seed in self.keys[self.trained.start : self.trained.stop]
         ]
 
-    def proxy(self, method: Method) -> DriftProxy:
-        """Proxy of a method whose schedule names none."""
-        own = method.proxy or self.config.proxy
-        return DriftProxy(own.factory, own.q, method.source or self.config.source or own.source)
-
     def schedule(self, method: Method) -> Schedule:
         """Schedule of a method with all of its options."""
         return self._filled(method.in_force, method)
@@ -94,10 +89,11 @@ class Share:
         return None if driver is None else self._filled(driver, method)
 
     def _filled(self, schedule: Schedule, method: Method) -> Schedule:
-        proxy = self.proxy(method)
-        if not schedule.factory.uses_proxy:  # equal structure in all runs: only the level is used
-            proxy = self.config.proxy.factory(proxy.q)
-        return schedule.filled(self.learner.facts, proxy)
+        if schedule.factory.uses_proxy:
+            proxy = proxy_of(self.config, schedule)
+        else:  # equal structure in all runs: only the level is used
+            proxy = self.config.proxy.factory((method.proxy or self.config.proxy).q)
+        return Schedule(schedule.factory, schedule.given, proxy).filled(self.learner.facts)
 
     @cached_property
     def kinds(self) -> tuple[Schedule, ...]:
@@ -143,7 +139,8 @@ class Share:
         Args:
           length: number of entries of the program's records.
         """
-        facts, own, signal, q = self.learner.facts, self.schedule(method), self.signal(method), self.proxy(method).q
+        facts, own, signal = self.learner.facts, self.schedule(method), self.signal(method)
+        q = (method.proxy or self.config.proxy).q
         hyper = self.learner.spec.hyper()._replace(**{**self.config.settings[self.carrier].hyper, **method.hyper})
         given = {each.factory: each for each in method.adaptations}
         numbers = Run(
@@ -197,6 +194,12 @@ def _with(kinds: Sequence[Schedule], own: Schedule | None, facts: Mapping[str, f
     return tuple(own if own is not None and _kind(own) == _kind(kind) else other(kind) for kind in kinds)
 
 
+def proxy_of(config: StudyConfig, schedule: Schedule) -> DriftProxy:
+    """Proxy that a schedule reads in a study, with its source: the one that it names, else the study's."""
+    proxy: Any = schedule.proxy or config.proxy
+    return proxy.at(config.source or schedule.factory.source)
+
+
 def rows_of(config: StudyConfig, carrier: str) -> list[Row]:
     """Rows of a study on one carrier, in table order.
 
@@ -219,13 +222,14 @@ def identity(config: StudyConfig, method: Method) -> Any:
     carrier = method.carrier
 
     def resolved(schedule: Schedule) -> Any:
-        signature, proxy = schedule.factory.signature, method.proxy or config.proxy
+        signature = schedule.factory.signature
         names = (*signature.required, *signature.defaults)
         options = ((name, schedule.given.get(name, _default(config, method, name))) for name in names)
         if not schedule.factory.uses_proxy:
             return schedule.factory, *options
-        place = method.source or config.source or schedule.factory.source
-        return schedule.factory, proxy.factory, place, proxy.q if "q" in proxy.factory.takes else None, *options
+        proxy = proxy_of(config, schedule)
+        level = proxy.q if "q" in proxy.factory.takes else None
+        return schedule.factory, proxy.factory, proxy.place, level, *options
 
     hyper = {**carrier.hyper()._asdict(), **config.settings[carrier.name].hyper, **method.hyper}
     return (
@@ -243,8 +247,12 @@ def plain(config: StudyConfig, method: Method) -> Method:
     def differing(given: Mapping[str, float], part: str = "") -> dict[str, float]:
         return {name: value for name, value in given.items() if value != _default(config, method, part + name)}
 
-    control, schedules = method.control, (method.schedule, method.signal)
-    schedule, signal = (each and Schedule(each.factory, differing(each.given)) for each in schedules)
+    def shortened(schedule: Schedule) -> Schedule:
+        proxy = None if schedule.proxy == config.proxy else schedule.proxy
+        return Schedule(schedule.factory, differing(schedule.given), proxy)
+
+    control = method.control
+    schedule, signal = (each and shortened(each) for each in (method.schedule, method.signal))
     adaptations = [each.factory(**differing(each.given, f"{each.factory.name}.")) for each in method.adaptations]
     if not adaptations and schedule == Method(method.carrier).in_force:
         schedule = None  # the carrier alone
@@ -252,7 +260,6 @@ def plain(config: StudyConfig, method: Method) -> Method:
         method,
         schedule=schedule,
         adaptations=tuple(adaptations),
-        proxy=None if method.proxy == config.proxy else method.proxy,
         signal=signal,
         control=control and replace(control, of=plain(config, control.of)),
         hyper=differing(method.hyper),
@@ -279,9 +286,9 @@ def _rows_of(config: StudyConfig, method: Method) -> Iterator[Row]:
         if driver is not None and plain is not None and driver.factory is not plain.factory:
             suffix.append(f"signal={driver.factory.name}")
         if any(each.factory.uses_proxy for each in (method.in_force, driver) if each is not None):
-            proxy = method.proxy and method.proxy.factory
-            suffix += [f"proxy={proxy.name}"] if proxy not in (None, config.proxy.factory) else []
-            suffix += [f"source={method.source}"] if method.source not in (None, config.source) else []
+            proxy = method.proxy or config.proxy
+            suffix += [f"proxy={proxy.factory.name}"] if proxy.factory != config.proxy.factory else []
+            suffix += [f"source={proxy.source}"] if proxy.source not in (None, config.source) else []
         rule = "+".join((method.in_force.factory.name, *(each.factory.name for each in method.adaptations)))
         rule = f"{method.control.name}:of={_spoken(method.control.of)}" if method.control else rule
         variant, label = ",".join(suffix), label_of(method)

@@ -44,20 +44,22 @@ def parse_method(text: str, carrier: str | CarrierSpec) -> Method:
         factory = find("adaptation", name).factory
         own = _options(typed, text, "adaptation")
         adaptations.append(factory(**_numbers(f"adaptation '{name}'", own, factory.options)))
-    proxy, source, signal, label = (options.pop(name, None) for name in _TEXTS)
+    named, source, signal, label = (options.pop(name, None) for name in _TEXTS)
     coupled = _numbers("a method", {"coupling": options.pop("coupling", "0")})["coupling"]
     coupling: Any = bool(coupled) if coupled in (0.0, 1.0) else coupled
-    plain = Method(
-        carrier, schedule, adaptations, proxy=proxy, source=source, signal=signal, label=label, coupling=coupling
-    )
+    plain = Method(carrier, schedule, adaptations, signal, label, coupling)
+    proxy = find("proxy", named or "td_quantile")
+    if named is not None or source is not None:
+        plain = plain.reading(proxy.factory(proxy.q, source or proxy.source))
     allowed = set() if plain.schedule is None else set(plain.schedule.factory.options)
     allowed |= set() if plain.driver is None else set(plain.driver.factory.options)
     known = {"proxy", "source", "coupling", *allowed} if allowed else ()
     numbers = _numbers(f"schedule '{schedule}'", options, known)
     if plain.schedule is None and plain.driver is not None:  # a baseline has no options, so they belong to the signal
         own = {option: numbers.pop(option) for option in list(numbers) if option != "q"}
-        plain = replace(plain, signal=plain.driver.factory(**own)) if own else plain
-    return plain.varied(numbers, find("proxy", "td_quantile"))
+        signal = plain.signal or plain.driver.factory()
+        plain = replace(plain, signal=signal.updated(own)) if own else plain
+    return plain.varied(numbers, proxy)
 
 
 def text_of(method: Method, named: Callable[[str, Any], str] = name_of) -> str:
@@ -80,8 +82,9 @@ def text_of(method: Method, named: Callable[[str, Any], str] = name_of) -> str:
         name, of, blocks = method.control.name, method.control.of, method.control.blocks
         return f"{name}{'' if blocks == BLOCKS else f':blocks={blocks}'}:of={text_of(of, named)}"
     words = [BASELINE if method.schedule is None else named("schedule", method.schedule.factory)]
-    words += [] if method.proxy is None else [f"proxy={named('proxy', method.proxy.factory)}"]
-    words += [] if method.source is None else [f"source={method.source}"]
+    if (proxy := method.proxy) is not None:
+        words.append(f"proxy={named('proxy', proxy.factory)}")
+        words += [] if proxy.source is None else [f"source={proxy.source}"]
     own = {} if method.schedule is None else method.schedule.given
     if method.signal is not None:
         plain = driver_of(method.in_force, method.adaptations)
@@ -90,7 +93,7 @@ def text_of(method: Method, named: Callable[[str, Any], str] = name_of) -> str:
         if any(own.get(option, value) != value for option, value in method.signal.given.items()):
             raise ValueError(f"{method.signal} with {method.schedule} cannot be written as text; use Python")
         own = {**own, **method.signal.given}
-    own = {**own, **({} if method.proxy is None or method.proxy.q == 0.9 else {"q": method.proxy.q})}
+    own = {**own, **({} if proxy is None or proxy.q == 0.9 else {"q": proxy.q})}
     words += [f"{option}={number(value)}" for option, value in own.items()]
     words += ["coupling=1"] if method.coupling else []
     words += [] if method.label is None else [f"label={method.label}"]

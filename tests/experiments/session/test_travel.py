@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import envs
-from aesjax import SCHEDULES, aes, as_schedule, fixed, fresh_residuals
+from aesjax import SCHEDULES, aes, aes_r, as_schedule, fixed, fresh_residuals, td_mean
 from aesjax.adaptations import ADAPTATIONS, recent, refresh
 from aesjax.schedules import PROXIES
 from agents import CARRIERS
@@ -45,7 +45,7 @@ OBJECTS = {
     "schedule of one's own": calm(decay=0.5),
     "schedule of a function": as_schedule(plain)(base=0.2),
     "ring": fresh_residuals(size=8),
-    "Method": Method("sac", calm, [refresh(strength=0.5), recent], proxy="td_mean", hyper={"gamma": 0.9}),
+    "Method": Method("sac", calm, [refresh(strength=0.5), recent], aes_r(td_mean()), hyper={"gamma": 0.9}),
     "Study": STUDY,
     "Drifting": envs.Drifting(envs.make("toy"), "abrupt", total_steps=1000),
 }

@@ -11,6 +11,7 @@ import envs
 from aesjax import aes, aes_m, aes_r, auto, fixed, oracle, td_mean, td_quantile
 from aesjax.adaptations import recent, refresh, window
 from experiments.session.study import Study
+from experiments.study.codec import decode, encode
 from experiments.study.config import config_from_json, configured
 from experiments.study.method import Control, Method
 from experiments.study.prepare import notes_of
@@ -52,6 +53,17 @@ def test_every_recorded_study_and_method_is_read_back_as_it_was_written():
             "aes:proxy=td_mean:source=fresh:lambda_max=inf:coupling=1",
         ),
         ("sac+aes:proxy=td_quantile:q=0.5", Method("sac", aes(q=0.5)), "aes:proxy=td_quantile:q=0.5"),
+        (
+            "sac+aes:source=fresh:q=0.5",
+            Method("sac", aes(td_quantile(0.5, "fresh"))),
+            "aes:proxy=td_quantile:source=fresh:q=0.5",
+        ),
+        (
+            "sac+baseline:proxy=td_mean:gain=3+window",
+            Method("sac", None, window, aes_r(td_mean(), gain=3)),
+            "baseline:proxy=td_mean:gain=3+window",
+        ),
+        ("ppo+fixed:q=0.5+rate", Method("ppo", "fixed", "rate", aes_r(q=0.5)), "fixed:proxy=td_quantile:q=0.5+rate"),
         ("sac+aes_r:label=mine", Method("sac", aes_r, label="mine"), "aes_r:label=mine"),
         ("sac+fixed:gain=4+window", Method("sac", "fixed", window, signal=aes_r(gain=4)), "fixed:gain=4+window"),
         (
@@ -72,6 +84,14 @@ def test_a_text_stands_for_an_object(text, method, normal):
     assert hash(parsed) == hash(method)
     assert text_of(method) == normal
     assert parse_method(normal, method.carrier) == method
+    assert decode(Method, json.loads(json.dumps(encode(method)))) == method
+
+
+def test_a_method_keeps_the_proxy_of_its_schedule():
+    schedule = aes(td_quantile(0.5, "fresh"), kappa=0.3)
+    assert Method("sac", schedule).schedule == schedule
+    with pytest.raises(ValueError, match="must not name a proxy, because it reads that of aes"):
+        Method("sac", schedule, window, signal=aes_r(td_mean()))
 
 
 @pytest.mark.parametrize(
