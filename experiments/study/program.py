@@ -422,7 +422,8 @@ def _check_row(share: Share, row: Row) -> None:
     carrier.check(carrier.hyper()._replace(**{**share.config.settings[carrier.name].hyper, **method.hyper}))
     for schedule in used:
         schedule.factory.check(schedule.options)
-        parts = {"schedule": schedule.factory, "proxy": schedule.proxy.factory}
+        proxy: Any = schedule.proxy
+        parts = {"schedule": schedule.factory, "proxy": proxy.factory}
         if any(source_of(kind, part) is not None for kind, part in parts.items()):
             schedules.check_schedule(schedule)
 

@@ -116,10 +116,10 @@ def test_a_configuration_holds_the_source_of_every_object_and_reading_it_imports
     named = [plugins.name_of("pattern", config.patterns_known[name]) for name in config.patterns]
     named += [text_of(method), plugins.name_of("carrier", method.carrier)]
     named += [plugins.name_of("proxy", config.proxy.factory), config.task]
-    assert f"{outside}:" in " ".join(named)
+    assert ("line" if "task" in words else f"{outside}:") in " ".join(named)
     stored = json.loads(json.dumps(config.to_json()))
     assert len(config.objects) == 1
-    assert ("label='SAK'" if "carriers" in words else "def ") in json.dumps(stored)
+    assert ("'SAK'" if "carriers" in words else "def ") in json.dumps(stored)
     sys.modules.pop(outside)
     read = config_from_json(stored)
     assert (read.to_json(), names(read)) == (stored, [row])
@@ -291,8 +291,8 @@ def negative(): return lambda signals: -jnp.mean(jnp.abs(signals.td_error))
         ("--task", "nan", "the random policy's return on 'point' is not finite"),
         ("--patterns", "far", "'goal_offset' must stay between -0.5 and 0.5; got 1.5 to 1.5"),
         ("--patterns", "leaving", "does not work on a scalar channel: SystemExit: gone"),
-        ("--proxy", "vector", "as a weight'"),
-        ("--proxy", "negative", "after update 1, of errors between 1 and 10, is -1"),
+        ("--proxy", "vector", "its value must be a scalar; got shape (8,)"),
+        ("--proxy", "negative", "its value after update 1, of errors of size 1, is -1"),
     ],
 )
 def test_faulty_objects_are_refused_before_the_folder_is_made(
