@@ -179,8 +179,8 @@ class Method:
     @property
     def proxy(self) -> DriftProxy | None:
         """The proxy that its schedule, or else the driver of its adaptations, names; None: the study's."""
-        driver = self.driver
-        return self.in_force.proxy if driver is None else driver.proxy
+        proxy: Any = (self.driver or self.in_force).proxy  # `find` has made an object of a function
+        return proxy
 
     def reading(self, proxy: DriftProxy) -> "Method":
         """The method whose schedule, or else the driver of its adaptations, names this proxy.
