@@ -1,4 +1,4 @@
-"""The laboratory: `Study`, `Method` and `Results` for scripts and notebooks, and the command line."""
+"""The laboratory: `Study`, `Method`, `Results` and `Metric` for scripts and notebooks, and the command line."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from experiments.measure.catalog import Metric
     from experiments.session.policy import Policy
     from experiments.session.results import Results
     from experiments.session.study import Study
     from experiments.study.method import Control, Method
 
-__all__ = ["Control", "Method", "Policy", "Results", "Study"]
+__all__ = ["Control", "Method", "Metric", "Policy", "Results", "Study"]
 
 
 def _check_neighbours() -> None:
@@ -38,5 +39,6 @@ def __getattr__(name: str) -> Any:
     """Import the laboratory when one of its names is used, so that `--help` needs no JAX."""
     if name not in __all__:
         raise AttributeError(f"module 'experiments' has no attribute '{name}'")
-    module = f"session.{name.lower()}" if name in ("Policy", "Results", "Study") else "study.method"
+    of_session = name in ("Policy", "Results", "Study")
+    module = f"session.{name.lower()}" if of_session else "measure.catalog" if name == "Metric" else "study.method"
     return getattr(import_module(f"experiments.{module}"), name)

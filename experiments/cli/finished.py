@@ -22,6 +22,8 @@ class Report:
     """With several folders: folder of the report; must be new or empty."""
     tensorboard: Path | None = None
     """Also write every logged number of every run as TensorBoard events into this folder, new or empty."""
+    metric: str | None = None
+    """Also report a custom metric, given as module:name."""
 
 
 def report(options: Report) -> int:
@@ -32,15 +34,17 @@ def report(options: Report) -> int:
             raise ValueError("report needs the folder of a finished study, or several folders and --out")
         for folder in folders:  # errors come before JAX is imported
             open_results(folder)
+        from experiments.measure.catalog import metric_at
         from experiments.report import write_report
         from experiments.report.live import write_tensorboard
         from experiments.report.merge import merge_studies
 
+        custom = [] if options.metric is None else [metric_at(options.metric)]
         folder = folders[0] if out is None else merge_studies(folders, out)
         if options.tensorboard is not None:
             count = write_tensorboard(open_results(folder).rows(CURVES), options.tensorboard)
             print(f"tensorboard: {count} runs in {options.tensorboard}")
-        print(f"report: {write_report(folder)}")
+        print(f"report: {write_report(folder, metrics=custom)}")
     return DONE
 
 

@@ -6,22 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.measure import stats
-from experiments.measure.curves import Metric, mean_return
-from experiments.measure.study import NAN, STEADY, RecordedStudy, RunKey
+from experiments.measure.catalog import Metric, ordered
+from experiments.measure.curves import Value, mean_return
+from experiments.measure.study import NAN, RecordedStudy, RunKey
 
-#: Metric -> run -> its value.
-Cells = dict[str, dict[RunKey, Metric]]
+#: Column -> run -> its value.
+Cells = dict[str, dict[RunKey, Value]]
 #: One number per run (higher is better): method -> pattern -> seed -> score.
 Scores = Mapping[str, Mapping[str, Mapping[int, float]]]
 #: Kind of opponent -> (task, pattern) -> method.
 Opponents = dict[str, dict[tuple[str, str], str]]
 
-_LOWER = ("drop_run", "drop_run_safe", "loss_rate", "recovery", "recovery_robust", "recovery_vs_steady", "deficit_area")
-LOWER_IS_BETTER = frozenset(_LOWER)
-PAIRED = ("mean_return", "later_return", "final_return", "nauc_task", "nauc_task_safe", *_LOWER)
-VERSUS = ("mean_return", "later_return", "nauc_task_safe")  # compared with constants and controls, too
-#: Not compared without drift: DropRatios are zero by definition, and there is no first change.
-_UNDER_DRIFT = ("drop_run", "drop_run_safe", "loss_rate", "later_return")
 BEST_CONSTANT, CONSTANT = "best_constant", "constant"
 
 #: Outcomes; better and worse need a Holm-adjusted p-value below 5 % and at least `ENOUGH` pairs.
@@ -31,11 +26,30 @@ ENOUGH = 5  # pairs of runs
 _LEVEL = 0.05
 
 
-def outcome_of(difference: float, p: float, metric: str, pairs: int) -> str:
+def outcome_of(difference: float, p: float, pairs: int, *, lower_is_better: bool = False) -> str:
     """One of `OUTCOMES` for a mean difference and its p-value after Holm's correction."""
     if not p < _LEVEL or pairs < ENOUGH:
         return NOT_SIGNIFICANT
-    return BETTER if (difference < 0) == (metric in LOWER_IS_BETTER) else WORSE
+    return BETTER if (difference < 0) == lower_is_better else WORSE
+
+
+class TidyRow(NamedTuple):
+    """A row of the tidy frame."""
+
+    level: str  # "run" or "method"
+    family: str
+    task: str | None  # None: all tasks of the family
+    method: str
+    pattern: str
+    seed: int | None
+    metric: str  # column of a metric, after its kind of aggregate, before its opponent: ``paired:X:vs=KIND``
+    value: float
+    low: float | None  # 95 % interval
+    high: float | None
+    n_valid: int
+    n_total: int
+    reason: str
+    flag: str
 
 
 class Scope(NamedTuple):
@@ -62,7 +76,7 @@ def scopes(study: RecordedStudy) -> Iterator[Scope]:
 
 
 def matrix(
-    study: RecordedStudy, column: Mapping[RunKey, Metric], scope: Scope, method: str | Mapping[str, str], pattern: str
+    study: RecordedStudy, column: Mapping[RunKey, Value], scope: Scope, method: str | Mapping[str, str], pattern: str
 ) -> np.ndarray:
     """(M, n) values, one column per seed of the study; NaN where a run is missing or has no value.
 
@@ -70,8 +84,14 @@ def matrix(
       method: one for all tasks, or a map from task to method.
     """
     names = {task: method if isinstance(method, str) else method.get(task, "") for task in scope.tasks}
-    keys = [[RunKey(scope.family, t, name, pattern, seed) for seed in study.seeds()] for t, name in names.items()]
-    return np.array([[column.get(key, Metric(NAN)).value for key in row] for row in keys], np.float64)
+    seeds = study.seeds()
+    values = np.full((len(names), len(seeds)), NAN)
+    for i, (task, name) in enumerate(names.items()):
+        for j, seed in enumerate(seeds):
+            key = RunKey(scope.family, task, name, pattern, seed)
+            if key in column:
+                values[i, j] = column[key].value
+    return values
 
 
 def draw_interval(arrays: Sequence[np.ndarray], statistic: Callable, *, seed: int, replicates: int) -> stats.Interval:
@@ -102,12 +122,12 @@ class Paired(NamedTuple):
 
 def paired(
     study: RecordedStudy,
-    column: Mapping[RunKey, Metric],
+    column: Mapping[RunKey, Value],
     scope: Scope,
     method: str,
     opponent: str | Mapping[str, str],
     pattern: str,
-    metric: str,
+    metric: Metric,
     draw: Callable,
 ) -> Paired:
     """Compare two methods on the values of a metric by run; the interval is clipped to the metric's bounds.
@@ -121,52 +141,68 @@ def paired(
     by_t = len(scope.tasks) == 1 and int(np.sum(np.isfinite(d))) < stats.SMALL
     interval = stats.t_interval(d) if by_t else draw([d], stats.mean)
     by_seed = np.where(np.all(np.isfinite(d), axis=0), np.mean(d, axis=0), np.nan)
-    interval = stats.bounded(interval, f"paired:{metric}", study.segments_of(pattern))
+    interval = stats.bounded(interval, *metric.bounds(study.segments_of(pattern), paired=True))
     names = {method, *([opponent] if isinstance(opponent, str) else opponent.values())}
-    runs = (m for k, m in column.items() if k.task in scope.tasks and k.pattern == pattern and k.method in names)
-    flag = max((metric.flag for metric in runs), default="")
+    runs = (v for k, v in column.items() if k.task in scope.tasks and k.pattern == pattern and k.method in names)
+    flag = max((value.flag for value in runs), default="")
     return Paired(ours, theirs, interval, stats.paired_t_p(by_seed), by_t, flag)
 
 
-def comparable(metric: str, pattern: str) -> bool:
-    """Whether two methods can differ in a metric under a pattern, by the metric's definition."""
-    return pattern != STEADY or metric not in _UNDER_DRIFT
-
-
 def comparisons(
-    study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str, opponents: Opponents, draw: Callable
-) -> Iterator[tuple]:
-    """Rows of the tidy frame without Holm's correction; ``X:vs=KIND`` for opponents other than the baseline."""
-    baseline, keys = study.baseline(method), scope.keys(study, method, pattern)
-    requested: list[tuple[str, Any, tuple[str, ...]]] = [] if baseline is None else [("", baseline, PAIRED)]
+    study: RecordedStudy,
+    rows: Mapping[str, Metric],
+    cells: Cells,
+    scope: Scope,
+    method: str,
+    pattern: str,
+    opponents: Opponents,
+    draw: Callable,
+) -> Iterator[TidyRow]:
+    """Rows of the tidy frame without Holm's correction; ``X:vs=KIND`` for opponents other than the baseline.
+
+    Args:
+      rows: metrics by name.
+    """
+    baseline, compared = study.baseline(method), [row for row in ordered(rows) if row.comparable(pattern)]
+    requested: list[tuple[str, Any, list[Metric]]] = [] if baseline is None else [("", baseline, compared)]
     for kind, cell in opponents.items():
-        requested.append((f":vs={kind}", {task: cell.get((task, pattern), "") for task in scope.tasks}, VERSUS))
+        by_task = {task: cell.get((task, pattern), "") for task in scope.tasks}
+        requested.append((f":vs={kind}", by_task, [row for row in compared if row.versus]))
+    total, segments = len(scope.keys(study, method, pattern)), study.segments_of(pattern)
     for suffix, opponent, metrics in requested:
         names = opponent if isinstance(opponent, str) else " / ".join(dict.fromkeys(filter(None, opponent.values())))
-        for name in (metric for metric in metrics if comparable(metric, pattern)):
-            pair = paired(study, cells[name], scope, method, opponent, pattern, name, draw)
-            if pair.pairs:
-                reason = "" if pair.pairs == len(keys) else "unpaired_runs_left_out"
-            elif suffix:
+        for metric in (metric for metric in metrics if metric.name in cells):
+            column = cells[metric.name]
+            pair = paired(study, column, scope, method, opponent, pattern, metric, draw)
+            if suffix and not pair.pairs:
                 continue
-            else:
-                reasons = {m.reason for key in keys if (m := cells[name].get(key)) and m.reason}
-                reason = ", ".join(sorted(reasons)) or "no_common_seed"
-            flag = f"baseline={names}" + (";lower_is_better" if name in LOWER_IS_BETTER else "")
-            for kind, interval in _statistics(pair, name, study.segments_of(pattern), draw, brief=bool(suffix)).items():
+            reason = _left_out(pair, [column.get(key) for key in scope.keys(study, method, pattern)])
+            flag = f"baseline={names}" + (";lower_is_better" if metric.lower_is_better else "")
+            for kind, interval in _statistics(pair, metric, segments, draw, brief=bool(suffix)).items():
                 note = flag + (";t_interval" if kind == "paired" and pair.by_t else "")
                 note += f";{pair.flag}" if pair.flag else ""
-                head = ("method", scope.family, scope.task, method, pattern, None, f"{kind}:{name}{suffix}")
-                yield (*head, *stats.numbers(interval), pair.pairs, len(keys), reason, note)
+                name, ends = f"{kind}:{metric.name}{suffix}", stats.numbers(interval)
+                head = ("method", scope.family, scope.task, method, pattern, None, name)
+                yield TidyRow(*head, *ends, pair.pairs, total, reason, note)
 
 
-def _statistics(pair: Paired, name: str, segments: float, draw: Callable, *, brief: bool) -> dict[str, stats.Interval]:
+def _left_out(pair: Paired, values: Sequence[Value | None]) -> str:
+    """Reason why not all runs of a method, with these values, are in a pair."""
+    if pair.pairs:
+        return "" if pair.pairs == len(values) else "unpaired_runs_left_out"
+    reasons = {value.reason for value in values if value and value.reason}
+    return ", ".join(sorted(reasons)) or "no_common_seed"
+
+
+def _statistics(
+    pair: Paired, metric: Metric, segments: float, draw: Callable, *, brief: bool
+) -> dict[str, stats.Interval]:
     """Kind of comparison -> value and interval; ``brief``: mean difference and p-value only."""
     results = {"paired": pair.interval, "p": stats.Interval(pair.p, NAN, NAN)}
     if brief:
         return results
-    sign = -1.0 if name in LOWER_IS_BETTER else 1.0
-    iqm = stats.bounded(draw([pair.difference], stats.iqm), f"paired_iqm:{name}", segments)
+    sign = -1.0 if metric.lower_is_better else 1.0
+    iqm = stats.bounded(draw([pair.difference], stats.iqm), *metric.bounds(segments, paired=True))
     shares = {
         "poi": stats.probability_of_improvement(sign * pair.ours, sign * pair.theirs),
         "poi_paired": stats.paired_probability_of_improvement(sign * pair.difference),
@@ -174,7 +210,7 @@ def _statistics(pair: Paired, name: str, segments: float, draw: Callable, *, bri
     return results | {"paired_iqm": iqm} | {kind: stats.Interval(share, NAN, NAN) for kind, share in shares.items()}
 
 
-def with_holm(rows: list[tuple], asides: Collection[str] = ()) -> list[tuple]:
+def with_holm(rows: list[TidyRow], asides: Collection[str] = ()) -> list[TidyRow]:
     """Append ``p_holm`` rows, adjusted within one metric and kind of opponent over all tasks (family rows: all
     families).
 
@@ -183,14 +219,14 @@ def with_holm(rows: list[tuple], asides: Collection[str] = ()) -> list[tuple]:
       asides: constants and controls. They are adjusted separately, so that adding a control to a study changes no
         p-value of its methods.
     """
-    groups: dict[tuple, list[tuple]] = {}
+    groups: dict[tuple, list[TidyRow]] = {}
     for row in rows:
-        if row[6].startswith("p:"):
-            groups.setdefault((row[6], row[2] is None, row[3] in asides), []).append(row)
+        if row.metric.startswith("p:"):
+            groups.setdefault((row.metric, row.task is None, row.method in asides), []).append(row)
     adjusted = []
-    for (name, *_), group in groups.items():
-        for row, p in zip(group, stats.holm([r[7] for r in group]), strict=True):
-            adjusted.append((*row[:6], name.replace("p:", "p_holm:", 1), float(p), *row[8:]))
+    for group in groups.values():
+        for row, p in zip(group, stats.holm([row.value for row in group]), strict=True):
+            adjusted.append(row._replace(metric=row.metric.replace("p:", "p_holm:", 1), value=float(p)))
     return rows + adjusted
 
 
@@ -273,7 +309,7 @@ def contrasts(
     found = {}
     for (key, d), p in zip(differences.items(), adjusted, strict=True):
         interval, within = stats.t_interval(d), margin[key] if isinstance(margin, Mapping) else margin
-        outcome = outcome_of(interval.value, p, "", int(np.isfinite(d).sum()))
+        outcome = outcome_of(interval.value, p, int(np.isfinite(d).sum()))
         if outcome == NOT_SIGNIFICANT and -within < interval.low and interval.high < within:
             outcome = EQUIVALENT
         found[key] = Contrast(interval, float(p), outcome)

@@ -11,8 +11,8 @@ class IncompleteRunError(ValueError):
     """A curve that ends more than one evaluation interval before its horizon."""
 
 
-class Metric(NamedTuple):
-    """A number, or the reason for its absence."""
+class Value(NamedTuple):
+    """A metric of one run: a number, or the reason for its absence."""
 
     value: float  # NaN when undefined
     reason: str = ""  # why the value is NaN, e.g. "normaliser_not_above_floor"; empty otherwise

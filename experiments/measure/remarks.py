@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from experiments.measure.catalog import CATALOG, run_metrics
 from experiments.measure.curves import nan_mean
-from experiments.measure.runs import pinned, run_metrics
+from experiments.measure.runs import pinned
 from experiments.measure.study import RecordedStudy
 
 _LOGS = ("at_max", "weight_raw", "entropy_weight")
@@ -12,7 +13,8 @@ _INSIDE = 0.9  # share of the recorded weights that the proposed kappa keeps off
 
 def remarks(study: RecordedStudy) -> list[str]:
     """Tasks on which nAUC has no verdict, and schedules that are pinned at a bound, with a remedy."""
-    scores = {key: run_metrics(study, key) for key in study.runs}
+    rows = [CATALOG[name] for name in ("nauc_task_safe", "saturation_min", "saturation_max")]
+    scores = {key: run_metrics(study, key, rows) for key in study.runs}
     tasks = ", ".join(sorted({key.task for key, score in scores.items() if score["nauc_task_safe"].flag}))
     text = f"nAUC on {tasks} has no verdict, because SAC without drift is not clearly above the random policy"
     lines = [f"{text}; read the mean return."] if tasks else []

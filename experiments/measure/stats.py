@@ -5,7 +5,6 @@ Statistics accept leading axes, so that one call evaluates all bootstrap replica
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,10 +15,6 @@ from experiments.measure.curves import nan_mean
 SMALL = 10  # below this many seeds the percentile interval is stretched
 _LEVEL = 0.95  # of intervals
 _MAX_UNDEFINED = 0.05  # largest share of undefined replicates of an interval
-#: Metrics that are shares, sums over all changes as shares of the horizon, and other numbers that are not negative.
-_SHARES = re.compile(r".*_fraction|(robust_)?recovered@\d+|saturation(_min|_max)?|mean_window_share")
-_SUMS = ("recovery", "recovery_robust", "recovery_vs_steady", "recovery_null", "recovery_robust_null")
-_POSITIVE = re.compile(r"deficit_area|mean_entropy_weight|refreshes|gradient_steps|mean_rate_factor")
 
 
 class Interval(NamedTuple):
@@ -172,33 +167,14 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def bounds_of(metric: str, segments: float) -> tuple[float, float]:
-    """Smallest and largest possible value of an aggregate by its name, infinite if unknown.
+def bounded(interval: Interval, low: float, high: float) -> Interval:
+    """The interval clipped to the bounds of its metric; its value is unchanged.
 
-    >>> bounds_of("recovery", 5), bounds_of("paired:recovery", 5)
-    ((0.0, 0.8), (-0.8, 0.8))
-
-    Args:
-      metric: as in the tidy frame, ``iqm:``, ``paired:`` and ``paired_iqm:`` included.
-      segments: of the horizon, of equal length; the drift changes between them. Infinite: it may change anywhere.
+    >>> bounded(Interval(0.75, 0.6, 0.9), 0.0, 0.8)
+    Interval(value=0.75, low=0.6, high=0.8)
     """
-    kind, _, name = metric.rpartition(":")
-    if kind.startswith("paired"):
-        low, high = bounds_of(name, segments)
-        return (-high, high) if low == 0.0 else (low, high)
-    if name in _SUMS:
-        return 0.0, 1.0 if math.isinf(segments) else (segments - 1) / segments
-    if name == "n_not_applicable":
-        return 0.0, float(segments - 1)
-    if _SHARES.fullmatch(name):
-        return 0.0, 1.0
-    return (0.0 if _POSITIVE.fullmatch(name) else -math.inf), math.inf
-
-
-def bounded(interval: Interval, metric: str, segments: float) -> Interval:
-    """The interval clipped to the bounds of its metric; its value is unchanged."""
-    low, high = bounds_of(metric, segments)
-    return Interval(interval.value, *(min(max(end, low), high) if math.isfinite(end) else end for end in interval[1:]))
+    ends = (min(max(end, low), high) if math.isfinite(end) else end for end in (interval.low, interval.high))
+    return Interval(interval.value, *ends)
 
 
 def numbers(interval: Interval) -> tuple[float, float | None, float | None]:

@@ -1,16 +1,17 @@
 """One tidy frame per study: every metric of every run, aggregates with intervals, paired differences."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments.measure import metrics, stats
+from experiments.measure.catalog import Metric, catalogue, row_of, run_metrics
 from experiments.measure.comparisons import (
-    PAIRED,
     Cells,
     Scope,
+    TidyRow,
     asides_of,
     comparisons,
     draw_interval,
@@ -19,8 +20,7 @@ from experiments.measure.comparisons import (
     scopes,
     with_holm,
 )
-from experiments.measure.curves import Metric, nan_mean
-from experiments.measure.runs import run_metrics
+from experiments.measure.curves import Value, nan_mean
 from experiments.measure.study import NAN, REFERENCE, STEADY, RecordedStudy, RunKey, load_study, with_numbers
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def summarise(
     *,
     replicates: int = 10_000,
     seed: int = 0,
+    custom: Iterable[Metric] = (),
 ) -> "pl.DataFrame":
     """All metrics of a study in one long frame.
 
@@ -54,65 +55,82 @@ def summarise(
       curves, config, manifest: as in `experiments.measure.study.load_study`.
       replicates: bootstrap replicates.
       seed: of the bootstrap; equal frames and seeds give equal intervals.
+      custom: metrics besides the built-in and installed ones.
 
     Raises:
-      ValueError: as in `experiments.measure.study.load_study`.
+      ValueError: as in `experiments.measure.study.load_study` and `experiments.measure.catalog.catalogue`.
     """
     import polars as pl
 
-    study = load_study(curves, config, manifest)
+    study, catalog = load_study(curves, config, manifest), catalogue(custom)
     cells: Cells = {}
     for key in study.runs:
-        for name, metric in run_metrics(study, key).items():
-            cells.setdefault(name, {})[key] = metric
+        for name, value in run_metrics(study, key, catalog.values()).items():
+            cells.setdefault(name, {})[key] = value
     draw = partial(draw_interval, seed=seed, replicates=replicates)
-    rows: list[tuple] = [
-        ("run", *k, name, m.value, None, None, int(np.isfinite(m.value)), 1, m.reason, m.flag)
-        for name, column in cells.items()
-        for k, m in column.items()
-    ]
-    compared: list[tuple] = []
+    rows: list[TidyRow] = []
+    for name, column in cells.items():
+        for key, value in column.items():
+            valid = int(np.isfinite(value.value))
+            rows.append(TidyRow("run", *key, name, value.value, None, None, valid, 1, value.reason, value.flag))
+    compared: list[TidyRow] = []
     opponents = {method: opponents_of(study, method) for method in study.methods()}
     for scope in scopes(study):
-        for method, pattern in dict.fromkeys(k[2:4] for k in study.runs if k.family == scope.family):
+        settings = dict.fromkeys((key.method, key.pattern) for key in study.runs if key.family == scope.family)
+        for method, pattern in settings:
             if scope.keys(study, method, pattern):
-                rows += _aggregates(study, cells, scope, method, pattern, draw)
-                compared += comparisons(study, cells, scope, method, pattern, opponents[method], draw)
-    for family in dict.fromkeys(k.family for k in study.runs):
-        if len(tasks := study.tasks(family)) == 1:  # the family's aggregates are the task's
-            for each in (rows, compared):
-                own = [r for r in each if r[:3] == ("method", family, None) and "_family" not in r[6]]
-                each += [(*r[:2], tasks[0], *r[3:]) for r in own]
+                rows += _aggregates(study, catalog, cells, scope, method, pattern, draw)
+                compared += comparisons(study, catalog, cells, scope, method, pattern, opponents[method], draw)
+    for family in dict.fromkeys(key.family for key in study.runs):
+        if len(tasks := study.tasks(family)) == 1:
+            for part in (rows, compared):
+                part += _of_task(part, family, tasks[0])
     rows += with_holm(compared, asides_of(study))
     return with_numbers(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), config)
 
 
+def _of_task(rows: list[TidyRow], family: str, task: str) -> list[TidyRow]:
+    """The aggregates of a family as those of its only task."""
+    pooled = [row for row in rows if (row.level, row.family, row.task) == ("method", family, None)]
+    return [row._replace(task=task) for row in pooled if "_family" not in row.metric]
+
+
 def _aggregates(
-    study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str, draw: Callable
-) -> Iterator[tuple]:
+    study: RecordedStudy,
+    catalog: Mapping[str, Metric],
+    cells: Cells,
+    scope: Scope,
+    method: str,
+    pattern: str,
+    draw: Callable,
+) -> Iterator[TidyRow]:
     values, present = partial(matrix, study, scope=scope), scope.keys(study, method, pattern)
 
-    def row(name: str, interval: stats.Interval, column: Mapping[RunKey, Metric]) -> tuple:
-        mine = [column.get(k) or Metric(NAN, study.runs[k].problem) for k in present]  # a missing run has no logs
-        valid = sum(np.isfinite(m.value) for m in mine) if np.isfinite(interval.value) else 0
-        reasons = ", ".join(sorted({m.reason for m in mine if m.reason}))
-        flag = max(m.flag for m in mine)  # "literal_unsafe" before an unclear denominator
-        ends = stats.numbers(stats.bounded(interval, name, study.segments_of(pattern)))
-        return ("method", scope.family, scope.task, method, pattern, None, name, *ends, valid, len(mine), reasons, flag)
+    def row(name: str, interval: stats.Interval, column: Mapping[RunKey, Value]) -> TidyRow:
+        # A missing run has no logs.
+        runs = [column.get(key) or Value(NAN, study.runs[key].problem) for key in present]
+        valid = sum(np.isfinite(run.value) for run in runs) if np.isfinite(interval.value) else 0
+        reasons = ", ".join(sorted({run.reason for run in runs if run.reason}))
+        flag = max(run.flag for run in runs)  # "literal_unsafe" before an unclear denominator
+        head = ("method", scope.family, scope.task, method, pattern, None, name)
+        return TidyRow(*head, *stats.numbers(interval), valid, len(runs), reasons, flag)
 
     means = cells["mean_return"]
     sac = values(means, method=REFERENCE, pattern=STEADY)
     own, steady = values(means, method=method, pattern=pattern), values(means, method=method, pattern=STEADY)
     floors = np.array([study.floors.get(t, NAN) for t in scope.tasks])
+    segments = study.segments_of(pattern)
     for name, column in cells.items():
-        x = values(column, method=method, pattern=pattern)
-        for prefix, statistic in (("", stats.mean), *((("iqm:", stats.iqm),) if name in PAIRED else ())):
-            if name.startswith("nauc_task"):  # the normaliser is resampled with the runs
-                ratio = partial(_of_nauc, statistic=statistic, floors=floors if name.endswith("_safe") else None)
-                interval = draw([own, sac], ratio) if np.any(np.isfinite(x)) else stats.Interval(NAN, NAN, NAN)
+        x, metric = values(column, method=method, pattern=pattern), row_of(catalog, name)
+        statistics = {"": stats.mean, "iqm:": stats.iqm} if metric.order else {"": stats.mean}
+        below = floors if metric.corrected else None
+        for prefix, statistic in statistics.items():
+            if metric.ratios is not None:  # the normaliser is resampled with the runs
+                pooled = partial(_pooled, metric.ratios, statistic=statistic, floors=below)
+                interval = draw([own, sac], pooled) if np.any(np.isfinite(x)) else stats.Interval(NAN, NAN, NAN)
             else:
                 interval = draw([x], statistic)
-            yield row(prefix + name, interval, column)
+            yield row(prefix + name, stats.bounded(interval, *metric.bounds(segments)), column)
     reference = sac if np.any(np.isfinite(sac)) else steady
     for suffix, b in (("", None), ("_safe", floors)):
         # A ratio of means uses all valid runs, including those without a Steady run of their seed; reasons and
@@ -128,8 +146,8 @@ def _aggregates(
             yield row(f"drop_family{suffix}", draw(drops, partial(_of_drop, metrics.drop_family, floors=b)), drop)
 
 
-def _of_nauc(own, sac, *, statistic, floors):
-    return statistic(metrics.nauc_task(own, sac, floors))
+def _pooled(ratios, own, sac, *, statistic, floors):
+    return statistic(ratios(own, sac, floors))
 
 
 def _of_drop(drop, own, steady, reference, *, floors):

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from experiments.measure.catalog import CATALOG
 from experiments.measure.comparisons import BETTER, ENOUGH, WORSE
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.design import TASKS
@@ -48,8 +49,6 @@ _LIMITS = (
 _KINDS = {REPRODUCED: "better", BETTER: "better", NOT_REPRODUCED: "worse", WORSE: "worse"}
 FAMILIES = ["family", "tasks with results", "seeds", "reproduced", "not reproduced"]
 _HEADER = ["claim", "verdict", "paper", "ours", "settings + / − / ?", "pairs", "why"]
-#: Metrics printed in percent, and those of small numbers.
-_PERCENT = {"recovery": (100.0, 1), "responsiveness": (100.0, 1)}
 
 
 def audit(places: Sequence[Path]) -> dict[str, Any]:
@@ -188,7 +187,8 @@ def _row(name: str, paper: str, part: dict[str, Any], metric: str) -> list[Cell]
     head = [Cell(name), verdict, Cell(paper, kind="paper")]
     if "difference" not in part:
         return [*head, *(Cell(NONE, kind="muted"),) * 3, Cell(part["why"])]
-    scale, places = _PERCENT.get(metric, (1.0, 2))
+    row = CATALOG.get(metric)
+    scale, places = (100.0, row.digits) if row and row.percent else (1.0, 2)
     first = " → ".join(number(part[side] * scale, places) for side in ("second", "first"))
     rest = [f"{label} {_signed(other, scale, places)}".strip() for label, other in {"": part, **part["beside"]}.items()]
     cells = Cell(" / ".join(str(part[outcome]) for outcome in ("better", "worse", "not_significant")))

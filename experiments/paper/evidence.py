@@ -14,6 +14,7 @@ import polars as pl
 
 from agents import CARRIERS as REGISTERED
 from experiments.measure import stats
+from experiments.measure.catalog import CATALOG
 from experiments.measure.comparisons import OUTCOMES, best_of, contrasts
 from experiments.measure.curves import nan_mean
 from experiments.measure.metrics import clearly_positive
@@ -170,9 +171,11 @@ class Evidence:
         if wanted.is_empty():
             return pl.DataFrame(schema=_PAIRS)
         wanted = wanted.with_columns(pl.col("rank").cast(pl.UInt32))
-        if "nauc" in metric:  # ratios by denominators that are not clearly positive have no verdict
+        rows = [row for name in metric.split("+") if (row := CATALOG.get(name))]
+        denominators = {row.denominator for row in rows}
+        if "reference" in denominators:  # ratios by denominators that are not clearly positive have no verdict
             wanted = wanted.join(self._unclear.filter(method=REFERENCE), on="rank", how="anti")
-        elif "drop" in metric:
+        elif "own" in denominators:
             wanted = wanted.join(self._unclear, on=["rank", "method"], how="anti")
         value = reduce(operator.add, (pl.col(name) for name in metric.split("+")))
         values = self.runs.select("rank", "method", "seed", pl.col("pattern").alias("under"), value.alias("value"))

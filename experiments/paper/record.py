@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from experiments.measure.curves import Metric
-from experiments.measure.runs import run_metrics
+from experiments.measure.catalog import CATALOG, run_metrics
+from experiments.measure.curves import Value
 from experiments.measure.study import RecordedRun, load_study
 from experiments.study import store
 from experiments.study.codec import decode, encode
@@ -36,9 +36,7 @@ _LABELS = ("study", "family", "task", "carrier", "method", "schedule", "variant"
 _LOGS = ("return_mean", "entropy_weight", "at_min", "at_max", "drift_value", "gradient_steps")
 _ABOUT = ("aesjax", "commit", "python", "versions", "platform", "device", "num_devices", "matmul_precision", "x64",
           "xla_flags", "wall_seconds", "parts", "floors", "patterns", "command")  # fmt: skip
-_METRICS = ("mean_return", "final_return", "nauc_task", "nauc_task_safe", "drop_run", "drop_run_safe",
-            "recovery", "recovery_robust", "recovery_null", "recovery_vs_steady",
-            "mean_entropy_weight", "saturation_min", "saturation_max", "responsiveness")  # fmt: skip
+_METRICS = tuple(row.name for row in CATALOG.values() if row.recorded)
 _COLUMNS = ("study", "group", "family", "task", "preset", "steps", "trained", "channels", "carrier", "method",
             "definition", "pattern", "seed", "status", "gradient_steps", "floor", "untrained", *_METRICS,
             "weight_noise")  # fmt: skip
@@ -262,7 +260,7 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
     definitions = {name: json.dumps(encode(method)) for name, method in study.definitions.items()}
     scored = []
     for key, run in study.runs.items():
-        source, metrics = sources[key[2:]], run_metrics(study, key)
+        source, metrics = sources[key[2:]], run_metrics(study, key, CATALOG.values())
         carrier = study.definitions[key.method].carrier.name
         updates = metrics["gradient_steps"].value if "gradient_steps" in metrics else NAN
         parts = (studies[source]["parts"] or {}).get(carrier, {})
@@ -281,7 +279,7 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
             "weight_noise": _noise(run, study.horizons[task]),
         }
         for metric in _METRICS:
-            row[metric] = float(metrics.get(metric, Metric(NAN)).value)
+            row[metric] = float(metrics.get(metric, Value(NAN)).value)
         scored.append(row)
     return scored
 

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from aesjax.schedules import aes
+from experiments.measure.catalog import CATALOG
 from experiments.measure.comparisons import (
     BETTER,
     ENOUGH,
     EQUIVALENT,
-    LOWER_IS_BETTER,
     NOT_SIGNIFICANT,
     WORSE,
     Contrast,
@@ -172,8 +172,9 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     pairs = {
         row: (methods[PUBLISHED], opponents[row]) for row in (BASELINE, CONSTANT, LEVEL, TIMING) if row in opponents
     }
-    scored = runs.with_columns(value=-pl.col(metric) if metric in LOWER_IS_BETTER else pl.col(metric))
-    if "drop" in metric:
+    definition = CATALOG[metric]
+    scored = runs.with_columns(value=-pl.col(metric) if definition.lower_is_better else pl.col(metric))
+    if definition.denominator == "own":
         scored = scored.join(unclear(runs), on="method", how="anti")
     if metric != "mean_return":  # of changes alone, and without a margin
         scored, margin = scored.filter(pl.col("value").is_not_nan(), pl.col("pattern") != STEADY), 0.0

@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from experiments.measure.catalog import Metric, catalogue, ordered, row_of
 from experiments.measure.comparisons import asides_of, constants_of
 from experiments.measure.metrics import UNCLEAR, UNSAFE
 from experiments.measure.study import RecordedStudy
@@ -53,9 +54,11 @@ class Lookup:
 
     Args:
       frame: as `experiments.measure.summarise` returns it.
+      custom: metrics of ``frame`` besides the built-in and installed ones.
     """
 
-    def __init__(self, frame: "pl.DataFrame", study: RecordedStudy):
+    def __init__(self, frame: "pl.DataFrame", study: RecordedStudy, custom: Iterable[Metric] = ()):
+        self.catalog = catalogue(custom)
         rows = frame.filter(level="method").to_dicts()
         self.cells = {(r["family"], r["task"], r["method"], r["pattern"], r["metric"]): r for r in rows}
         self.methods, self.patterns = study.methods(), list(study.patterns)
@@ -71,6 +74,15 @@ class Lookup:
             yield family, None, tasks[0] if len(tasks) == 1 else f"{family}, all {len(tasks)} tasks"
             if len(tasks) > 1:
                 yield from ((family, task, task) for task in tasks)
+
+    def metric(self, name: str) -> Metric:
+        """Catalogue's row of a metric or of an aggregate."""
+        return row_of(self.catalog, name)
+
+    def verdict(self, *places: str) -> list[str]:
+        """Names of the metrics with these places in verdicts, in the order of the places."""
+        rows = ordered(self.catalog)
+        return [row.name for place in places for row in rows if row.verdict == place]
 
     def get(self, scope: tuple, method: str, pattern: str, metric: str) -> dict[str, Any] | None:
         """Row of an aggregate, or None if the study has no such run."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.measure.comparisons import LOWER_IS_BETTER, NOT_SIGNIFICANT, OUTCOMES
+from experiments.measure.comparisons import NOT_SIGNIFICANT, OUTCOMES
 from experiments.report.cells import Lookup, number
-from experiments.report.verdicts import METRIC_NAMES, Compared, compared
+from experiments.report.verdicts import Compared, compared
 
 if TYPE_CHECKING:
     import polars as pl
@@ -131,7 +131,8 @@ def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str, kind: str = "") 
     kept = [i for i in range(len(look.patterns)) if any(row.marks[i] for row in rows)]
     rows = tuple(row._replace(marks=tuple(row.marks[i] for i in kept)) for row in rows)
     patterns, scale = tuple(look.patterns[i] for i in kept), _scale([m for row in rows for m in row.marks if m])
-    return Forest(METRIC_NAMES.get(metric, metric), metric in LOWER_IS_BETTER, patterns, rows, *scale)
+    row = look.metric(metric)
+    return Forest(row.title, row.lower_is_better, patterns, rows, *scale)
 
 
 def _points(look: Lookup, values: dict, family: str, method: str, metric: str, kind: str, pattern: str) -> tuple:

@@ -18,7 +18,7 @@ from experiments.report.forest import Forest
 from experiments.report.plots import BASELINE, DASHES, MANY, PALETTE, PALETTE_DARK, REFERENCE_INK, Line, Look, Plot
 from experiments.report.verdicts import SIGNS, Verdict
 
-_TABLES = ("main", "recovery", "paired", "weights", "returns", "paper")  # linked at the top of the page
+_TABLES = ("main", "recovery", "paired", "weights", "returns", "paper", "custom")  # linked at the top of the page
 _DIGITS = 4  # significant digits of a live chart, which is about 300 pixels high
 #: Markdown characters to escape: columns, code, emphasis, tags, links.
 _SPECIAL = re.compile(r"[\\|`*<]|(?<=\])\(")

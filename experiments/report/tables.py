@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from experiments.measure.comparisons import LOWER_IS_BETTER, NOT_SIGNIFICANT
+from experiments.measure.catalog import CATALOG, FALLBACK, MAIN, SENTENCE, TABLE
+from experiments.measure.comparisons import NOT_SIGNIFICANT
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, round_half_up
 from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, cell, counted, marked, number
 from experiments.report.plots import MANY
-from experiments.report.verdicts import METRIC_NAMES, SIGNS, Compared, compared, has_verdicts
+from experiments.report.verdicts import SIGNS, Compared, compared, has_verdicts
 
 
 class Column(NamedTuple):
@@ -17,8 +18,6 @@ class Column(NamedTuple):
 
     head: str
     metrics: Sequence[str]
-    places: int = 2
-    factor: float = 1
     show: str = "interval"  # or "value", "muted", "runs" (valid of all), "left out", "paper" (the printed number)
 
 
@@ -49,8 +48,8 @@ TABLES: dict[str, Spec] = {
             Column("nAUC (floor-corrected, per task)", ["nauc_task_safe"]),
             Column("nAUC (floor-corrected, family)", ["nauc_family_safe"]),
             Column("DropRatio (floor-corrected, per task)", ["drop_nauc_task_safe", "drop_task_safe"]),
-            Column("recovery % (robust)", ["recovery_robust"], 1, 100),
-            Column("recovered", ["recovery_robust_fraction"], 0, 100, "muted"),
+            Column("recovery % (robust)", ["recovery_robust"]),
+            Column("recovered", ["recovery_robust_fraction"], "muted"),
         ],
         notes=[
             "Per task: all tasks have equal weight. Family: a ratio of sums, in which a task with large returns has "
@@ -65,18 +64,18 @@ TABLES: dict[str, Spec] = {
         "robust columns exclude.",
         [
             _RUNS,
-            Column("raw %", ["recovery"], 1, 100),
+            Column("raw %", ["recovery"]),
             Column("paper %", ["recovery"], show="paper"),
-            Column("recovered", ["recovered_fraction"], 0, 100, "muted"),
-            Column("null %", ["recovery_null"], 1, 100, "muted"),
-            Column("robust %", ["recovery_robust"], 1, 100),
-            Column("recovered", ["recovery_robust_fraction"], 0, 100, "muted"),
+            Column("recovered", ["recovered_fraction"], "muted"),
+            Column("null %", ["recovery_null"], "muted"),
+            Column("robust %", ["recovery_robust"]),
+            Column("recovered", ["recovery_robust_fraction"], "muted"),
             Column("n/a", ["n_not_applicable"], show="left out"),
-            Column("null %", ["recovery_robust_null"], 1, 100, "muted"),
-            Column("vs own steady %", ["recovery_vs_steady"], 1, 100),
+            Column("null %", ["recovery_robust_null"], "muted"),
+            Column("vs own steady %", ["recovery_vs_steady"]),
             Column("immediate drop", ["immediate_drop"], show="value"),
-            Column("shortfall", ["deficit_area"], 3),
-            Column("no drop %", ["no_drop_fraction"], 0, 100, "muted"),
+            Column("shortfall", ["deficit_area"]),
+            Column("no drop %", ["no_drop_fraction"], "muted"),
         ],
         where="recovery",
         notes=["Recovered: % of changes. For tests use the shortfall, which needs no threshold crossing."],
@@ -87,11 +86,11 @@ TABLES: dict[str, Spec] = {
         "Saturation: share of updates at a clip (a saturated schedule is a constant). Responsiveness: relative rise of "
         "the weight within 2 % of training after a change (0: no response; the Steady rows are the null value).",
         [
-            Column("mean weight", ["mean_entropy_weight"], 4),
-            Column("saturation %", ["saturation"], 1, 100),
-            Column("at minimum %", ["saturation_min"], 1, 100),
-            Column("at maximum %", ["saturation_max"], 1, 100),
-            Column("responsiveness %", ["responsiveness"], 1, 100),
+            Column("mean weight", ["mean_entropy_weight"]),
+            Column("saturation %", ["saturation"]),
+            Column("at minimum %", ["saturation_min"]),
+            Column("at maximum %", ["saturation_max"]),
+            Column("responsiveness %", ["responsiveness"]),
         ],
     ),
     "adaptations": Spec(
@@ -99,11 +98,11 @@ TABLES: dict[str, Spec] = {
         "Means over training: the drift ratio (1: stationary), the window as a share of the stored transitions, and "
         "the factor of the learning rates. Totals per run: parameter refreshes (shrink-and-perturb), gradient steps.",
         [
-            Column("ratio", ["mean_response_ratio"], 3),
-            Column("window", ["mean_window_share"], 3),
-            Column("refreshes", ["refreshes"], 1),
-            Column("rate factor", ["mean_rate_factor"], 3),
-            Column("gradient steps", ["gradient_steps"], 0),
+            Column("ratio", ["mean_response_ratio"]),
+            Column("window", ["mean_window_share"]),
+            Column("refreshes", ["refreshes"]),
+            Column("rate factor", ["mean_rate_factor"]),
+            Column("gradient steps", ["gradient_steps"]),
         ],
     ),
     "elsewhere": Spec(
@@ -156,9 +155,16 @@ _REASONS = {
 }
 
 
-def table_of(look: Lookup, key: str) -> Table:
-    """One of `TABLES`, with the columns available in the study."""
-    spec, known = TABLES[key], {metric for *_, metric in look.cells}
+def custom_spec(look: Lookup) -> Spec:
+    """Description of the table of metrics that are not built in."""
+    rows = [row for row in look.catalog.values() if row.name not in CATALOG]
+    columns = [Column(f"{row.title}{' %' if row.percent else ''}", [row.name]) for row in rows]
+    return Spec("Custom metrics", "Metrics of installed packages, or of the call that wrote this report.", columns)
+
+
+def table_of(look: Lookup, key: str, spec: Spec) -> Table:
+    """A table with the columns available in the study."""
+    known = {metric for *_, metric in look.cells}
     several = any(len(tasks) > 1 for tasks in look.tasks.values())
     columns = [column for column in spec.columns if known.intersection(column.metrics)]
     if not several:  # a family's ratio is its task's
@@ -193,6 +199,7 @@ def table_of(look: Lookup, key: str) -> Table:
 def _shown(look: Lookup, scope: tuple, method: str, pattern: str, column: Column) -> Cell:
     rows = [look.get(scope, method, pattern, metric) for metric in column.metrics]
     row = next((row for row in rows if row and math.isfinite(row["value"])), rows[0])
+    metric = look.metric(column.metrics[0])
     if column.show == "runs":
         return counted(row)
     if column.show == "paper":
@@ -208,7 +215,7 @@ def _shown(look: Lookup, scope: tuple, method: str, pattern: str, column: Column
         changes = [look.get(scope, method, pattern, name) for name in names]
         count, total = round(row["value"] * row["n_valid"]), sum(known["n_valid"] for known in changes if known)
         return Cell(f"{count}/{total}", kind="worse" if count else "muted")
-    shown = cell(row, column.places, column.factor, interval=column.show == "interval")
+    shown = cell(row, metric.digits, 100 if metric.percent else 1, interval=column.show == "interval")
     return replace(shown, kind="muted") if column.show == "muted" else shown
 
 
@@ -264,13 +271,12 @@ def paired_table(look: Lookup) -> Table:
         ],
         labels=2,
     )
-    wanted = ["nauc_task_safe", "later_return", "drop_run_safe", "recovery_robust", "deficit_area", "final_return"]
-    if not has_verdicts(look, "nauc_task_safe"):
-        wanted.insert(0, "mean_return")
+    clear = any(has_verdicts(look, name) for name in look.verdict(MAIN))
+    wanted = look.verdict(MAIN, *(() if clear else (FALLBACK,)), SENTENCE, TABLE)
     wanted.sort(key=look.is_marked)
     for scope in look.scopes():
         for metric in wanted:
-            side = "lower" if metric in LOWER_IS_BETTER else "higher"
+            title = f"{look.metric(metric).title} ({look.metric(metric).side} is better)"
             for pattern in look.patterns:
                 pairs = [(m, kind) for m in look.methods for kind in ("", *look.opponents)]
                 both = [(m, kind, compared(look, scope, m, pattern, metric, kind)) for m, kind in pairs]
@@ -278,12 +284,12 @@ def paired_table(look: Lookup) -> Table:
                 if rows:
                     if len(look.methods) >= MANY:  # significant rows first
                         rows.sort(key=lambda row: not row[3].kind)
-                    table.groups.append((f"{scope[2]} · {METRIC_NAMES[metric]} ({side} is better) · {pattern}", rows))
+                    table.groups.append((f"{scope[2]} · {title} · {pattern}", rows))
     return table if table.rows else replace(table, notes=["No method shares a valid seed and pattern with a baseline."])
 
 
 def _paired_row(look: Lookup, scope: tuple, method: str, metric: str, kind: str, c: Compared) -> list[Cell]:
-    places, suffix = 2 if metric.endswith("_return") else 3, f":vs={kind}" if kind else ""
+    places, suffix = look.metric(metric).difference_digits, f":vs={kind}" if kind else ""
     iqm, poi, paired = (
         cell(look.get(scope, method, c.pattern, f"{of}:{metric}{suffix}"), places if of == "paired_iqm" else 2)
         for of in ("paired_iqm", "poi", "poi_paired")
@@ -298,9 +304,9 @@ def _paired_row(look: Lookup, scope: tuple, method: str, metric: str, kind: str,
 
 def build_tables(look: Lookup) -> list[Table]:
     """All tables of the report in order, without tables that have neither rows nor notes."""
-    first, *others = (table_of(look, key) for key in TABLES)
+    first, *others = (table_of(look, key, spec) for key, spec in (TABLES | {"custom": custom_spec(look)}).items())
     tables = [first, others[0], paired_table(look), hindsight_table(look), *others[1:]]
-    if look.is_marked("nauc_task_safe"):  # mean returns first, ratios last
+    if any(map(look.is_marked, look.verdict(MAIN))):  # mean returns first, ratios last
         tables.sort(key=lambda table: (table.key != "returns", table is first))
     for table in tables:
         if any(DAGGER in shown.text for row in table.rows for shown in row):

@@ -3,25 +3,10 @@
 import math
 from typing import Any, NamedTuple
 
+from experiments.measure.catalog import FALLBACK, MAIN, SENTENCE, Metric
 from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, OUTCOMES, WORSE, outcome_of
 from experiments.report.cells import NONE, Lookup, marked, number
 
-METRIC_NAMES = {
-    "nauc_task_safe": "floor-corrected nAUC",
-    "nauc_task": "raw nAUC",
-    "drop_run_safe": "floor-corrected DropRatio",
-    "recovery_robust": "robust recovery",
-    "deficit_area": "shortfall after a change",
-    "mean_return": "mean return",
-    "later_return": "mean return after the first change",
-    "final_return": "final return",
-    "recovery": "raw recovery",
-}
-#: The first of these with verdicts is the main metric of a study.
-MAIN = ("nauc_task_safe", "mean_return")
-_LATER = "later_return"  # also compared with every opponent
-#: Metrics that are also compared with the baseline.
-_SECONDARY = (_LATER, "drop_run_safe", "recovery_robust", "deficit_area")
 SIGNS = {BETTER: "▲", WORSE: "▼", NOT_SIGNIFICANT: "○"}
 
 
@@ -54,6 +39,7 @@ class Verdict(NamedTuple):
     method: str
     against: str  # the carrier's baseline by name, or "best constant", "constant at mean", "permuted", "playback"
     metric: str  # as in the tidy frame
+    title: str  # of the metric
     patterns: dict[str, tuple[str, ...]]  # outcome -> patterns
     n: int  # smallest number of pairs of the comparisons
 
@@ -67,7 +53,7 @@ class Verdict(NamedTuple):
         """The verdict in one sentence."""
         parts = [f"{outcome} on {', '.join(names)}" for outcome, names in self.patterns.items() if names]
         count = f"{self.n} pair{'s' if self.n > 1 else ''} of runs"
-        head = f"{self.method} against {self.against}, {METRIC_NAMES[self.metric]}"
+        head = f"{self.method} against {self.against}, {self.title}"
         return f"{head}: {'; '.join(parts)} ({count}, after Holm)"
 
 
@@ -77,15 +63,18 @@ def verdicts(look: Lookup) -> list[Verdict]:
     A Holm family is one metric and kind of opponent over all methods and patterns of the study; constants and controls
     are a separate family. Families of tasks are not pooled; with several families a pattern has its family's name.
     """
-    main = next((metric for metric in MAIN if has_verdicts(look, metric)), None)
+    main = next((name for name in look.verdict(MAIN, FALLBACK) if has_verdicts(look, name)), None)
     if main is None:
         return []
     judged = {key[2] for key in look.cells if key[4].startswith("paired:")}
     # Constants and controls have verdicts only if the study has no other methods.
     methods = [m for m in look.methods if m in judged and m not in look.asides] or look.methods
-    requested = [(m, k) for m in (main, *_SECONDARY) for k in ("", *(look.opponents if m in (main, _LATER) else ()))]
-    found = (_verdict(look, method, metric, kind) for method in methods for metric, kind in requested)
-    return [verdict for verdict in found if verdict is not None]
+    requested = []
+    for name in (main, *look.verdict(SENTENCE)):
+        metric = look.metric(name)
+        requested += [(metric, kind) for kind in ("", *(look.opponents if metric.versus else ()))]
+    reached = (_verdict(look, method, metric, kind) for method in methods for metric, kind in requested)
+    return [verdict for verdict in reached if verdict is not None]
 
 
 def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str, kind: str) -> Compared | None:
@@ -97,7 +86,8 @@ def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str,
     p, value, pairs = adjusted["value"] if adjusted else math.nan, row["value"], row["n_valid"]
     opponent = next((part[9:] for part in row["flag"].split(";") if part.startswith("baseline=")), NONE)
     ends = None if pairs < 2 or row["low"] is None else (row["low"], row["high"])
-    outcome = NOT_SIGNIFICANT if marked(row) else outcome_of(value, p, metric, pairs)
+    lower = look.metric(metric).lower_is_better
+    outcome = NOT_SIGNIFICANT if marked(row) else outcome_of(value, p, pairs, lower_is_better=lower)
     return Compared(pattern, row, p, outcome, opponent, value, pairs, row["n_total"], ends)
 
 
@@ -107,17 +97,18 @@ def has_verdicts(look: Lookup, metric: str) -> bool:
     return known and not look.is_marked(metric)
 
 
-def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | None:
+def _verdict(look: Lookup, method: str, metric: Metric, kind: str) -> Verdict | None:
     """Verdict of one method; None without comparisons."""
     groups: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
     pairs, against = [], kind.replace("_", " ")
     for family in look.tasks:
         for pattern in look.patterns:
-            found = compared(look, (family, None), method, pattern, metric, kind)
+            found = compared(look, (family, None), method, pattern, metric.name, kind)
             if found is not None and not marked(found.row):
                 groups[found.outcome].append(pattern if len(look.tasks) == 1 else f"{family} {pattern}")
                 pairs.append(found.pairs)
                 against = against or found.opponent
     if not pairs:
         return None
-    return Verdict(method, against, metric, {outcome: tuple(names) for outcome, names in groups.items()}, min(pairs))
+    patterns = {outcome: tuple(names) for outcome, names in groups.items()}
+    return Verdict(method, against, metric.name, metric.title, patterns, min(pairs))

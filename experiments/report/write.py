@@ -3,11 +3,12 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.measure.catalog import Metric
 from experiments.measure.remarks import remarks
 from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study
 from experiments.measure.summary import summarise
@@ -18,7 +19,7 @@ from experiments.report.forest import forest_of
 from experiments.report.page import Answer, Figure, Group, Page, render_html, render_markdown
 from experiments.report.plots import MANY, Look, Plot, looks, time_axis
 from experiments.report.tables import build_tables
-from experiments.report.verdicts import METRIC_NAMES, Verdict, verdicts
+from experiments.report.verdicts import Verdict, verdicts
 from experiments.study import folder, store
 from experiments.study.config import OBSERVED
 from experiments.study.store import open_results
@@ -37,7 +38,7 @@ _FEW = 8  # numbers of a sweep whose learning curves are drawn
 _PROBLEMS = {"off_grid": "lacks evaluations of the other runs"}
 
 
-def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
+def write_report(directory: str | Path, *, replicates: int = 10_000, metrics: Iterable[Metric] = ()) -> Path:
     """Write ``directory/report`` and return the path of its ``index.html``.
 
     The page, ``tables.md``, ``metrics.parquet``, and every figure as PNG and SVG. The folder is written atomically; an
@@ -45,15 +46,18 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
 
     Args:
       replicates: bootstrap replicates of the intervals.
+      metrics: custom metrics, besides the built-in and installed ones.
 
     Raises:
-      ValueError: a file is missing or damaged; one sentence that names it.
+      ValueError: a metric fails; a file is missing or damaged; one sentence that names it.
       ValueError, Unwritable: another process owns the study, or the folder cannot be written.
     """
     results = open_results(Path(directory))
     curves = results.rows(store.CURVES)
-    frame = summarise(curves, results.config, results.manifest, replicates=replicates)
-    write_folder(results.directory / "report", _page(results.config, results.manifest, curves, frame), frame)
+    custom = tuple(metrics)
+    frame = summarise(curves, results.config, results.manifest, replicates=replicates, custom=custom)
+    page = _page(results.config, results.manifest, curves, frame, custom)
+    write_folder(results.directory / "report", page, frame)
     return results.directory / "report" / "index.html"
 
 
@@ -84,13 +88,17 @@ def write_folder(place: Path, page: Page, frame: "pl.DataFrame") -> None:
 
 
 def _page(
-    config: Mapping[str, Any], manifest: Mapping[str, Any], curves: "pl.DataFrame", frame: "pl.DataFrame"
+    config: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    curves: "pl.DataFrame",
+    frame: "pl.DataFrame",
+    custom: Sequence[Metric],
 ) -> Page:
     """The page of a study."""
     import polars as pl
 
     study = load_study(curves, config, manifest)
-    look = Lookup(frame, study)
+    look = Lookup(frame, study, custom)
     found = verdicts(look)
     drawn = [forest_of(look, frame, found[0].metric, kind) for kind in ("", *look.opponents)] if found else []
     forests = [forest for forest in drawn if forest is not None]
@@ -98,7 +106,7 @@ def _page(
     if len(look.methods) >= MANY and forests:
         conclusion, forests = forests[0].conclusion, [forest.ordered for forest in forests]
         strong = [row.method for row in sorted(forests[0].rows, key=forests[0].gain)[-3:]]
-    colours, metric = looks(look.carriers, strong), METRIC_NAMES[found[0].metric] if found else ""
+    colours, metric = looks(look.carriers, strong), found[0].title if found else ""
     swept = list(_sweeps(study, config, frame))
     if swept:  # curves of a few settings only
         shown = {*strong, *frame.filter(pl.all_horizontal(pl.col(axes_of(config)).is_null()))["method"]}

@@ -1,6 +1,6 @@
 """`Results`: a finished study as data frames, comparisons, pictures and policies."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,9 +11,9 @@ import numpy as np
 
 from aesjax.registry import UnknownNameError, listed, lookup
 from aesjax.typed import require
-from experiments.measure.comparisons import PAIRED, comparable, draw_interval, outcome_of, paired, scopes
+from experiments.measure.catalog import FALLBACK, MAIN, Metric, catalogue, ordered, run_metrics
+from experiments.measure.comparisons import draw_interval, outcome_of, paired, scopes
 from experiments.measure.remarks import remarks
-from experiments.measure.runs import run_metrics
 from experiments.measure.stats import holm
 from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study, with_numbers
 from experiments.measure.summary import summarise
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-#: Short names of metrics.
-METRICS = {
-    "nauc": "nauc_task_safe",
-    "drop_ratio": "drop_run_safe",
-    "recovery": "recovery_robust",
-    "return": "mean_return",
-}
-
 _LABELS = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed")
 
 
@@ -51,11 +43,19 @@ class Results:
     recorded proxies as lists, ``metrics`` a row per metric of a run, of a method and of a comparison.
     """
 
-    def __init__(self, files: Files, objects: Objects = MappingProxyType({}), joined: Sequence["Results"] = ()):
-        self._files, self._objects, self._joined = files, objects, joined
+    def __init__(
+        self,
+        files: Files,
+        objects: Objects = MappingProxyType({}),
+        joined: Sequence["Results"] = (),
+        metrics: Iterable[Metric] = (),
+    ):
+        self._files, self._objects, self._joined, self._custom = files, objects, joined, tuple(metrics)
 
     @classmethod
-    def open(cls, directory: str | Path, study: Any = None, **objects: Any) -> "Results":
+    def open(
+        cls, directory: str | Path, study: Any = None, *, metrics: Iterable[Metric] = (), **objects: Any
+    ) -> "Results":
         """The finished study in a folder; every file is checked against its checksum.
 
         Policies and replays need the custom objects of the study, which a folder does not hold.
@@ -63,6 +63,7 @@ class Results:
         Args:
           study: the `experiments.Study` that was trained, with its objects.
           objects: or only some of them: ``task``, ``methods``, ``patterns`` and ``proxy`` as in `Study`, ``carriers``.
+          metrics: custom metrics for ``metrics``, `compare`, `plot`, `report` and verdicts.
 
         Raises:
           ValueError: no study, an unfinished or damaged study, or not ``study``.
@@ -71,8 +72,8 @@ class Results:
         if study is not None:
             config = study.config
             check_same(files.directory, files.config, config)
-            return cls(files, config.at_hand)
-        return cls(files, at_hand(**objects))
+            return cls(files, config.at_hand, metrics=metrics)
+        return cls(files, at_hand(**objects), metrics=metrics)
 
     @classmethod
     def join(cls, studies: Sequence["Results | str | Path"]) -> "Results":
@@ -88,7 +89,8 @@ class Results:
 
         joined = [study if isinstance(study, Results) else cls.open(study) for study in studies]
         require(len(joined) > 0, "studies", "one or more results or folders", studies)
-        return cls(join_studies([results._files for results in joined]), joined=joined)
+        custom = dict.fromkeys(metric for results in joined for metric in results._custom)
+        return cls(join_studies([results._files for results in joined]), joined=joined, metrics=custom)
 
     @property
     def directory(self) -> Path:
@@ -129,11 +131,20 @@ class Results:
     @cached_property
     def metrics(self) -> "pl.DataFrame":
         """All metrics with intervals, as `docs/metrics.md` defines them."""
-        return summarise(self.curves, self._files.config, self.manifest)
+        return summarise(self.curves, self._files.config, self.manifest, custom=self._custom)
 
     @cached_property
     def _recorded(self) -> RecordedStudy:
         return load_study(self.curves, self._files.config, self.manifest)
+
+    @cached_property
+    def _catalog(self) -> dict[str, Metric]:
+        return catalogue(self._custom)
+
+    @property
+    def _short(self) -> dict[str, Metric]:
+        """Metrics by their short names."""
+        return {row.short: row for row in self._catalog.values() if row.short}
 
     def _named(self, method: Method | str) -> str:
         """Name of a method of the study; ValueError if several settings match, UnknownNameError if none does."""
@@ -168,7 +179,7 @@ class Results:
         self,
         method: Method | str,
         opponent: Method | str,
-        metric: str | None = None,
+        metric: str | Metric | None = None,
         patterns: str | Sequence[str] | None = None,
     ) -> "pl.DataFrame":
         """Paired differences of two methods at equal seeds, a row per pattern.
@@ -181,8 +192,8 @@ class Results:
         Args:
           method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", where a
             sweep has several settings, else "SAC+AES".
-          metric: "nauc", "drop_ratio", "recovery", "return", or a name of `docs/metrics.md`; by default "nauc" if
-            it has verdicts, else "return".
+          metric: "nauc", "drop_ratio", "recovery", "return", a name of `docs/metrics.md`, or a custom `Metric`; by
+            default "nauc" if it has verdicts, else "return".
           patterns: by default all.
 
         Raises:
@@ -191,34 +202,46 @@ class Results:
         import polars as pl
 
         study, method, opponent = self._recorded, self._named(method), self._named(opponent)
-        scores = {key: run_metrics(study, key) for key in study.runs if key.method in (method, opponent)}
-        ratios = [ratio for score in scores.values() if np.isfinite((ratio := score[METRICS["nauc"]]).value)]
-        metric = metric or ("nauc" if ratios and not any(ratio.flag for ratio in ratios) else "return")
-        name = METRICS.get(metric, metric)
-        lookup("metric", dict.fromkeys([*METRICS, *PAIRED]), metric)
+        row = metric if isinstance(metric, Metric) else self._metric(metric, (method, opponent))
         present = list(dict.fromkeys(key.pattern for key in study.runs))
         patterns = [patterns] if isinstance(patterns, str) else patterns
         for pattern in patterns or ():
             lookup("pattern of this study", dict.fromkeys(present), pattern)
-        column = {key: score[name] for key, score in scores.items()}
+        keys = [key for key in study.runs if key.method in (method, opponent)]
+        column = {key: run_metrics(study, key, [row])[row.name] for key in keys}
         scope, draw = list(scopes(study))[-1], partial(draw_interval, seed=0, replicates=10_000)
-        rows, judged = [], []
+        label = metric if isinstance(metric, str) else row.short or row.name
+        compared, pairs = [], []
         for pattern in patterns or present:
-            if comparable(name, pattern):
-                pair = paired(study, column, scope, method, opponent, pattern, name, draw)
-                rows.append((metric, pattern, pair.pairs, *pair.interval, pair.p))
-                judged.append(pair.pairs and not pair.flag)
-        if not any(row[2] for row in rows):
-            hint = "; nAUC needs runs of SAC on the pattern steady, metric='return' does not" if "nauc" in name else ""
-            raise ValueError(f"no pairs of runs of {method} and {opponent} have a value of {metric!r}{hint}")
-        adjusted = holm([row[-1] for row in rows])
-        tested = zip(rows, adjusted, judged, strict=True)
-        outcomes = [outcome_of(row[3], p, name, row[2]) if clear else None for row, p, clear in tested]
-        schema = {"metric": str, "pattern": str, "pairs": int} | dict.fromkeys(
-            ("difference", "low", "high", "p"), float
-        )
-        frame = pl.DataFrame(rows, schema, orient="row")
+            if row.comparable(pattern):
+                pair = paired(study, column, scope, method, opponent, pattern, row, draw)
+                compared.append((label, pattern, pair.pairs, *pair.interval, pair.p))
+                pairs.append(pair)
+        if not any(pair.pairs for pair in pairs):
+            reference = row.denominator == "reference"
+            hint = "; nAUC needs runs of SAC on the pattern steady, metric='return' does not" if reference else ""
+            raise ValueError(f"no pairs of runs of {method} and {opponent} have a value of {label!r}{hint}")
+        adjusted = holm([pair.p for pair in pairs])
+        outcomes: list[str | None] = []
+        for pair, p in zip(pairs, adjusted, strict=True):
+            clear = pair.pairs and not pair.flag
+            outcome = outcome_of(pair.interval.value, p, pair.pairs, lower_is_better=row.lower_is_better)
+            outcomes.append(outcome if clear else None)
+        numbers = dict.fromkeys(("difference", "low", "high", "p"), float)
+        schema = {"metric": str, "pattern": str, "pairs": int} | numbers
+        frame = pl.DataFrame(compared, schema, orient="row")
         return frame.with_columns(p_holm=pl.Series(adjusted), outcome=pl.Series(outcomes, dtype=pl.String))
+
+    def _metric(self, name: str | None, methods: Sequence[str]) -> Metric:
+        """The compared metric of a name; without one the first main metric with verdicts for these methods."""
+        rows = ordered(self._catalog)
+        if name is not None:
+            return lookup("metric", {row.name: row for row in rows} | self._short, name)
+        study, main = self._recorded, next(row for row in rows if row.verdict == MAIN)
+        scores = [run_metrics(study, key, [main])[main.name] for key in study.runs if key.method in methods]
+        flags = [score.flag for score in scores if np.isfinite(score.value)]
+        clear = flags and not any(flags)
+        return main if clear else next(row for row in rows if row.verdict == FALLBACK)
 
     def plot(
         self,
@@ -248,7 +271,8 @@ class Results:
         present = list(dict.fromkeys(curves["pattern"]))
         if against is not None:
             lookup("axis of this study's sweep", dict.fromkeys(axes_of(self._files.config)), against)
-            name = {"return_mean": "mean_return", **METRICS}.get(column, column)
+            short = self._short | {"return_mean": self._short["return"]}
+            name = short[column].name if column in short else column
             rows = self.metrics.filter(pl.col("task").is_not_null(), level="method")
             lookup("metric", dict.fromkeys(rows["metric"]), name)
             lookup("pattern of this study", dict.fromkeys(present), pattern or present[0])
@@ -325,7 +349,7 @@ class Results:
         """Write the report and return the path of its page."""
         from experiments.report import write_report
 
-        return write_report(self.directory)
+        return write_report(self.directory, metrics=self._custom)
 
     @cached_property
     def verdicts(self) -> list[str]:
@@ -333,7 +357,7 @@ class Results:
         from experiments.report.cells import Lookup
         from experiments.report.verdicts import verdicts
 
-        return [verdict.sentence for verdict in verdicts(Lookup(self.metrics, self._recorded))]
+        return [verdict.sentence for verdict in verdicts(Lookup(self.metrics, self._recorded, self._custom))]
 
     @cached_property
     def remarks(self) -> list[str]:

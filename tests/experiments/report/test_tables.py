@@ -117,9 +117,9 @@ def test_fewer_than_five_pairs_are_never_significant_in_verdicts_tables_and_comp
 
 
 def test_a_difference_that_the_correction_takes_away_is_not_significant():
-    assert outcome_of(1.0, 0.049, "mean_return", 5) == outcome_of(-1.0, 0.049, "drop_run", 5) == BETTER
-    assert outcome_of(-1.0, 0.049, "mean_return", 5) == WORSE
-    assert outcome_of(1.0, 0.05, "mean_return", 5) == outcome_of(1.0, np.nan, "mean_return", 5) == NOT_SIGNIFICANT
+    assert outcome_of(1.0, 0.049, 5) == outcome_of(-1.0, 0.049, 5, lower_is_better=True) == BETTER
+    assert outcome_of(-1.0, 0.049, 5) == WORSE
+    assert outcome_of(1.0, 0.05, 5) == outcome_of(1.0, np.nan, 5) == NOT_SIGNIFICANT
 
 
 def test_controls_are_opponents_and_no_methods():
