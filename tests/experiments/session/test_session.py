@@ -1,6 +1,5 @@
 """A study as an object: trained once, continued, compared, drawn, acted with, described as a command and as a file."""
 
-import importlib
 import shutil
 import subprocess
 import sys
@@ -18,13 +17,12 @@ from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
 from envs.patterns import Pattern
 from envs.toy.multigoal import TASK
-from experiments import Method, Metric, Results, Study
+from experiments import Method, Results, Study
 from experiments.cli import main
 from experiments.paper.record import read
 from experiments.study.config import config_from_json
 from experiments.study.text import text_of
 from tests.imports import ROOT
-from tests.pages import blocks
 
 
 def burst(proxy, *, base, decay=0.9):
@@ -296,71 +294,3 @@ def test_segments_are_an_option_of_a_study(tmp_path):
     assert main([*words, "--no-report"]) == 0
     assert Results.open(tmp_path / "a").curves.equals(results.curves)
     assert len(results.plot().axes[0].get_lines()) == 2  # the mean, and a change
-
-
-@pytest.fixture
-def worst(tmp_path, monkeypatch):
-    """The metric of the page, in a module outside the repository."""
-    (body,) = [block for block in blocks(ROOT / "docs" / "metrics.md", "python") if block.startswith("# worst.py\n")]
-    (tmp_path / "worst.py").write_text(body)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "worst", raising=False)
-    return importlib.import_module("worst").WORST
-
-
-def smallest(results, method, seed):
-    """Smallest mean return of the five segments, ends included."""
-    rows = results.curves.filter(method=method, pattern="abrupt", seed=seed)
-    inside = [rows.filter(pl.col("step").is_between(320 * i, 320 * (i + 1))) for i in range(5)]
-    return min(part["return_mean"].mean() for part in inside)
-
-
-def test_a_metric_of_another_file_reaches_frames_comparison_and_report(results, worst, tmp_path):
-    folder = shutil.copytree(results.directory, tmp_path / "study")
-    own = Results.open(folder, metrics=[worst])
-    runs = own.metrics.filter(level="run", metric="worst_segment", pattern="abrupt", method="PPO+BURST")
-    expected = [smallest(results, "PPO+BURST", seed) for seed in (1, 2)]
-    np.testing.assert_allclose(runs["value"].to_list(), expected)
-    frame = own.compare("SAC+AES[kappa=0.3]", "SAC", "worst_segment", "abrupt")
-    assert frame["pairs"].to_list() == [2]
-    gains = [smallest(results, "SAC+AES[kappa=0.3]", seed) - smallest(results, "SAC", seed) for seed in (1, 2)]
-    np.testing.assert_allclose(frame["difference"][0], np.mean(gains))
-    assert results.compare("SAC+AES[kappa=0.3]", "SAC", worst, "abrupt").equals(frame)
-    with pytest.raises(UnknownNameError, match="unknown metric 'worst_segment'"):
-        results.compare("SAC+AES[kappa=0.3]", "SAC", "worst_segment")
-    tables = own.report().with_name("tables.md")
-    text = tables.read_text()
-    for part in ("Custom metrics", "return of the worst segment (higher is better) · abrupt"):
-        assert part in text
-    tables.unlink()
-    assert main(["report", str(folder), "--metric", "worst:WORST"]) == 0
-    assert tables.read_text() == text
-    assert any("return of the worst segment" in sentence for sentence in own.verdicts)
-
-
-def test_an_installed_metric_is_in_every_comparison_and_a_bad_one_is_one_sentence(results, worst, tmp_path):
-    info = tmp_path / "theirs-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[aesjax.metrics]\nworst = worst:WORST\n")
-    opened = Results.open(results.directory)
-    assert "worst_segment" in set(opened.metrics["metric"])
-    assert opened.compare("SAC+AES[kappa=0.3]", "SAC", "worst_segment")["pattern"].to_list() == ["abrupt"]
-    (info / "entry_points.txt").write_text("[aesjax.metrics]\nworst = worst:BEST\n")
-    with pytest.raises(ValueError, match="metric 'worst' cannot be loaded from worst:BEST"):
-        Results.open(results.directory).compare("SAC+AES[kappa=0.3]", "SAC")
-
-
-@pytest.mark.parametrize(
-    ("metrics", "text"),
-    [
-        ([lambda run: 1.0], "a custom metric must be of type Metric; got function"),
-        ([Metric("nauc", lambda run: 1.0)], "two metrics with the name 'nauc'"),
-        ([Metric("broken", lambda run: run.lost)], r"metric 'broken' failed on .* 'StudyRun' object has no attribute"),
-        ([Metric("many", lambda run: [1.0, 2.0])], r"metric 'many' failed on SAC, toy, steady, seed 1"),
-    ],
-)
-def test_a_faulty_metric_is_named(results, metrics, text):
-    with pytest.raises(ValueError, match=text):
-        Results.open(results.directory, metrics=metrics).metrics  # noqa: B018

@@ -1,0 +1,90 @@
+"""Metrics of other files and of installed packages, in frames, comparisons and reports."""
+
+import importlib
+import shutil
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from aesjax.registry import UnknownNameError
+from experiments import Metric, Results, Study
+from experiments.cli import main
+from tests.pages import ROOT, blocks
+
+AES = "SAC+AES"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    study = Study("toy", ["sac", "sac+aes"], patterns=["steady", "abrupt"], seeds=2, steps=1600, preset="quick")
+    return study.run(out=tmp_path_factory.mktemp("catalog") / "a", quiet=True)
+
+
+@pytest.fixture
+def worst(tmp_path, monkeypatch):
+    """The metric of the page, in a module outside the repository."""
+    (body,) = [block for block in blocks(ROOT / "docs" / "metrics.md", "python") if block.startswith("# worst.py\n")]
+    (tmp_path / "worst.py").write_text(body)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "worst", raising=False)
+    return importlib.import_module("worst").WORST
+
+
+def smallest(results, method, seed):
+    """Smallest mean return of the five segments, ends included."""
+    rows = results.curves.filter(method=method, pattern="abrupt", seed=seed)
+    inside = [rows.filter(pl.col("step").is_between(320 * i, 320 * (i + 1))) for i in range(5)]
+    return min(part["return_mean"].mean() for part in inside)
+
+
+def test_a_metric_of_another_file_reaches_frames_comparison_and_report(results, worst, tmp_path):
+    folder = shutil.copytree(results.directory, tmp_path / "study")
+    own = Results.open(folder, metrics=[worst])
+    runs = own.metrics.filter(level="run", metric="worst_segment", pattern="abrupt", method=AES)
+    expected = [smallest(results, AES, seed) for seed in (1, 2)]
+    np.testing.assert_allclose(runs["value"].to_list(), expected)
+    frame = own.compare(AES, "SAC", "worst_segment", "abrupt")
+    assert frame["pairs"].to_list() == [2]
+    gains = [smallest(results, AES, seed) - smallest(results, "SAC", seed) for seed in (1, 2)]
+    np.testing.assert_allclose(frame["difference"][0], np.mean(gains))
+    assert results.compare(AES, "SAC", worst, "abrupt").equals(frame)
+    with pytest.raises(UnknownNameError, match="unknown metric 'worst_segment'"):
+        results.compare(AES, "SAC", "worst_segment")
+    tables = own.report().with_name("tables.md")
+    text = tables.read_text()
+    for part in ("Custom metrics", "return of the worst segment (higher is better) · abrupt"):
+        assert part in text
+    tables.unlink()
+    assert main(["report", str(folder), "--metric", "worst:WORST"]) == 0
+    assert tables.read_text() == text
+    assert any("return of the worst segment" in sentence for sentence in own.verdicts)
+
+
+def test_an_installed_metric_is_in_every_comparison_and_a_bad_one_is_one_sentence(results, worst, tmp_path):
+    info = tmp_path / "theirs-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[aesjax.metrics]\nworst = worst:WORST\n")
+    opened = Results.open(results.directory)
+    assert "worst_segment" in set(opened.metrics["metric"])
+    assert opened.compare(AES, "SAC", "worst_segment")["pattern"].to_list() == ["abrupt"]
+    (info / "entry_points.txt").write_text("[aesjax.metrics]\nworst = worst:BEST\n")
+    with pytest.raises(ValueError, match="metric 'worst' cannot be loaded from worst:BEST"):
+        Results.open(results.directory).compare(AES, "SAC")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "text"),
+    [
+        ([lambda run: 1.0], "a custom metric must be of type Metric; got function"),
+        ([Metric("nauc", lambda run: 1.0)], "two metrics with the name 'nauc'"),
+        ([Metric("broken", lambda run: run.lost)], r"metric 'broken' failed on .* 'StudyRun' object has no attribute"),
+        ([Metric("many", lambda run: [1.0, 2.0])], r"metric 'many' failed on SAC, toy, steady, seed 1"),
+    ],
+)
+def test_a_faulty_metric_is_named(results, metrics, text):
+    with pytest.raises(ValueError, match=text):
+        Results.open(results.directory, metrics=metrics).metrics  # noqa: B018
