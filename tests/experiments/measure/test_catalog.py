@@ -1,7 +1,6 @@
 """Metrics of other files and of installed packages, in frames, comparisons and reports."""
 
 import importlib
-import shutil
 import sys
 
 import numpy as np
@@ -9,17 +8,19 @@ import polars as pl
 import pytest
 
 from aesjax.registry import UnknownNameError
-from experiments import Metric, Results, Study
+from experiments import Metric, Results
 from experiments.cli import main
+from tests.experiments.measure.synthetic import make_curves
+from tests.experiments.report.pages import save
 from tests.pages import ROOT, blocks
 
 AES = "SAC+AES"
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    study = Study("toy", ["sac", "sac+aes"], patterns=["steady", "abrupt"], seeds=2, steps=1600, preset="quick")
-    return study.run(out=tmp_path_factory.mktemp("catalog") / "a", quiet=True)
+@pytest.fixture
+def results(tmp_path):
+    curves = make_curves(("SAC", AES), ("steady", "abrupt"), [1, 2], every=5_000)
+    return Results.open(save(tmp_path / "study", curves))
 
 
 @pytest.fixture
@@ -36,13 +37,12 @@ def worst(tmp_path, monkeypatch):
 def smallest(results, method, seed):
     """Smallest mean return of the five segments, ends included."""
     rows = results.curves.filter(method=method, pattern="abrupt", seed=seed)
-    inside = [rows.filter(pl.col("step").is_between(320 * i, 320 * (i + 1))) for i in range(5)]
+    inside = [rows.filter(pl.col("step").is_between(20_000 * i, 20_000 * (i + 1))) for i in range(5)]
     return min(part["return_mean"].mean() for part in inside)
 
 
-def test_a_metric_of_another_file_reaches_frames_comparison_and_report(results, worst, tmp_path):
-    folder = shutil.copytree(results.directory, tmp_path / "study")
-    own = Results.open(folder, metrics=[worst])
+def test_a_metric_of_another_file_reaches_frames_comparison_and_report(results, worst):
+    own = Results.open(results.directory, metrics=[worst])
     runs = own.metrics.filter(level="run", metric="worst_segment", pattern="abrupt", method=AES)
     expected = [smallest(results, AES, seed) for seed in (1, 2)]
     np.testing.assert_allclose(runs["value"].to_list(), expected)
@@ -58,7 +58,7 @@ def test_a_metric_of_another_file_reaches_frames_comparison_and_report(results, 
     for part in ("Custom metrics", "return of the worst segment (higher is better) · abrupt"):
         assert part in text
     tables.unlink()
-    assert main(["report", str(folder), "--metric", "worst:WORST"]) == 0
+    assert main(["report", str(results.directory), "--metric", "worst:WORST"]) == 0
     assert tables.read_text() == text
     assert any("return of the worst segment" in sentence for sentence in own.verdicts)
 
@@ -70,7 +70,7 @@ def test_an_installed_metric_is_in_every_comparison_and_a_bad_one_is_one_sentenc
     (info / "entry_points.txt").write_text("[aesjax.metrics]\nworst = worst:WORST\n")
     opened = Results.open(results.directory)
     assert "worst_segment" in set(opened.metrics["metric"])
-    assert opened.compare(AES, "SAC", "worst_segment")["pattern"].to_list() == ["abrupt"]
+    assert opened.compare(AES, "SAC", "worst_segment")["pairs"].to_list() == [2, 2]
     (info / "entry_points.txt").write_text("[aesjax.metrics]\nworst = worst:BEST\n")
     with pytest.raises(ValueError, match="metric 'worst' cannot be loaded from worst:BEST"):
         Results.open(results.directory).compare(AES, "SAC")
