@@ -107,7 +107,7 @@ def merge(moments: Moments, values: Array, valid: Array | None = None) -> Moment
     delta = mean - moments.mean
     steps = jnp.stack([delta, var - moments.var + delta**2 * (moments.count / total)]) * (size / total)
     after = Mean(jnp.stack([moments.mean, moments.var]), moments.lost).moved(steps)
-    return Moments(jnp.minimum(total, 2.0**24), *after.value, after.lost)
+    return Moments(jnp.minimum(total, 2.0**24), after.value[0], after.value[1], after.lost)
 
 
 def normalise(moments: Moments, values: Array, clip: float) -> Array:

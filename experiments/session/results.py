@@ -126,7 +126,12 @@ class Results:
     @cached_property
     def streams(self) -> "pl.DataFrame":
         """One row per run, its recorded proxies as lists."""
-        return self._files.rows(store.STREAMS)
+        if not self._joined:
+            return self._files.rows(store.STREAMS)
+        import polars as pl
+
+        rows = pl.concat([results.streams for results in self._joined], how="diagonal")
+        return rows.unique(["task", "method", "pattern", "seed"], keep="first", maintain_order=True)
 
     @cached_property
     def metrics(self) -> "pl.DataFrame":

@@ -117,5 +117,6 @@ def test_a_task_of_a_module_goes_through_all_commands(tmp_path, monkeypatch, cap
     assert Results.open("a").curves["seed"].unique().sort().to_list() == [1, 2, 3]
     other = [word if word != "baseline" else "aes" for word in more]
     assert main([*other, "--out", "d"]) == 0
-    frame = Results.join(["a", "d"]).compare("PPO+AES", "PPO", metric="return")
-    assert frame["pairs"].to_list() == [3]
+    joined = Results.join(["a", "d"])
+    assert joined.compare("PPO+AES", "PPO", metric="return")["pairs"].to_list() == [3]
+    assert sorted(joined.streams["seed"]) == [1, 1, 2, 2, 3, 3]
