@@ -409,7 +409,7 @@ def source_of(kind: str, entry: Any, *made: Any) -> Mapping[str, str] | None:
     if hasattr(code, "sources"):  # of a stand-in
         return code.sources
     named = kind in ("schedule", "adaptation", "proxy") and _package(code) not in ("aesjax", "agents", "envs")
-    return definitions(_named(entry), code if named else inspect.unwrap(entry), *made)
+    return definitions(_named(entry) or type(entry).__name__, code if named else inspect.unwrap(entry), *made)
 
 
 def offered(kind: str) -> list[str]:

@@ -32,7 +32,7 @@ def definitions(name: str, *roots: Any) -> dict[str, str]:
         if inspect.isclass(root) or inspect.isfunction(root):
             reached.define(root)
         else:
-            reached.add(name, reached.text(root))
+            reached.add(name, _short(reached.text(root)))
     return {key: text for key, text in reached.parts.items() if key not in reached.state}
 
 
@@ -79,7 +79,7 @@ class _Definitions:
             if value is not None and not isinstance(value, ModuleType):
                 text = self.text(value)
                 if text.rpartition(":")[2] != name.rpartition(":")[2]:  # a constant, or another name of a definition
-                    self.add(name, text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest())
+                    self.add(name, _short(text))
         for base in getattr(code, "__mro__", ()):
             self.text(base)
 
@@ -110,6 +110,10 @@ class _Definitions:
             return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
         finally:
             self._open.pop()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()
 
 
 def _is_users(code: Any) -> bool:

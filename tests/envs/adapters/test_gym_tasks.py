@@ -230,7 +230,7 @@ def test_a_study_trains_from_one_line_and_what_the_environment_raises_is_said(tm
     results = study.run(tmp_path / "a", quiet=True)
     assert results.curves["return_mean"].is_finite().all()
     assert len(results.curves) == 2 * 5 * 3
-    assert "class Push" in study.config.outside["push"]
+    assert any("class Push" in text for text in study.config.outside["push"].values())
     assert study.config.options == {"channels": ("gain=0.5:1.5",)}
     with pytest.raises(ValueError, match="task 'broken' does not work: KeyError: 'no more'"):
         Study(Broken, ["ppo"], patterns="steady", **sizes).run(quiet=True)
