@@ -194,9 +194,10 @@ def stored(kind: str, name: str, sources: Mapping[str, str], objects: Objects, d
 def check_sources(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raise a ValueError if definitions of an object differ from those stored with a study."""
     if differing := [key for key in {**then, **now} if then.get(key) != now.get(key)]:
+        others = f" and {len(differing) - 1} more" if differing[1:] else ""
         raise ValueError(
-            f"'{name}' differs from the object that the study was trained with, in {', '.join(differing[:3])}; restore "
-            "its source, or give the new object another name"
+            f"'{name}' differs from the object that the study was trained with, in {differing[0]}{others}; "
+            "restore its source, or give the new object another name"
         )
 
 
