@@ -197,7 +197,7 @@ def check_sources(name: str, then: Mapping[str, str], now: Mapping[str, str]) ->
         others = f" and {len(differing) - 1} more" if differing[1:] else ""
         raise ValueError(
             f"'{name}' differs from the object that the study was trained with, in {differing[0]}{others}; "
-            "restore its source, or give the new object another name"
+            "restore it or rename the new one"
         )
 
 
