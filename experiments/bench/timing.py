@@ -23,6 +23,7 @@ from experiments.session.study import Study
 from experiments.study import store
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import prepare
+from experiments.study.program import Plan
 from experiments.study.run import compile_program, take
 
 REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
@@ -48,7 +49,7 @@ def timed(config: StudyConfig) -> Timer:
 
     Runs are placed on devices as in the study. The first interval, with the warm-up, is not timed.
     """
-    (prepared,) = prepare(config)
+    (prepared,) = prepare(Plan(config))
     carrier, batches = prepared.share.carrier, prepared.batches
     interval, count = config.interval(carrier), len(prepared.share.labels)
     executables = compile_program(prepared.program, prepared.devices, batches.group)

@@ -98,6 +98,7 @@ def train(study: Study | None, runtime: Runtime) -> int:
     """
     from experiments.study import store
     from experiments.study.folder import begun, check_free, claim, missing
+    from experiments.study.program import Plan, plan_of
 
     out = runtime.out
     with refusing(), ExitStack() as stack:
@@ -110,33 +111,36 @@ def train(study: Study | None, runtime: Runtime) -> int:
         task = str("toy" if study is None else study.task).replace(":", "-").replace("/", "-")
         out = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task}"
         start_jax(runtime.devices, out if runtime.resume else None)
-        config = begun(out) if study is None else study.config
+        plan = Plan(begun(out)) if study is None else plan_of(study)
         from experiments.report.live import writers
         from experiments.session.forecast import forecast
         from experiments.study import train as training
-        from experiments.study.prepare import notes_of, prepare
+        from experiments.study.prepare import prepare
 
-        added = missing(config, out)
-        prepared = prepare(added or config)  # errors must occur before the folder is locked
+        added = missing(plan.config, out)
+        lacking = Plan(added) if added else plan
+        prepared = prepare(lacking)  # errors must occur before the folder is locked
         if runtime.dry_run:
             check_free(out)
-            print(*forecast(config, prepared), sep="\n")
+            print(*forecast(lacking, prepared), sep="\n")
             return DONE
         on_rows = stack.enter_context(writers(runtime.tensorboard, runtime.wandb))
-        claimed = claim(config, out, resume=runtime.resume, added=added)
+        claimed = claim(plan.config, out, resume=runtime.resume, added=added)
         release = stack.pop_all()
-    on = f"Continue with:\n  {_again(study if config.objects or claimed.extended else None, runtime, out)}"
+    repeated = study if plan.config.objects or claimed.extended else None
+    on = f"Continue with:\n  {_again('' if repeated is None else repeated.command_or_none(plan.config), runtime, out)}"
     with release, claimed.owner:
-        for line in notes_of(config):
+        for line in plan.notes:
             print(line, flush=True)
         if runtime.resume and not claimed.extended and (out / store.MANIFEST).exists():
             print("the training has ended; nothing is trained again", flush=True)
         try:
             outcome = training.train(
+                lacking,
                 claimed,
-                prepared=prepared,
+                prepared,
                 checkpoint_seconds=runtime.checkpoint_seconds,
-                command="" if study is None else study.command_or_none("DIR"),
+                command="" if study is None else study.command_or_none(plan.config, "DIR"),
                 quiet=runtime.quiet,
                 on_rows=on_rows,
             )
@@ -166,9 +170,9 @@ def train(study: Study | None, runtime: Runtime) -> int:
     return DIVERGED if outcome.diverged else DONE
 
 
-def _again(study: Study | None, runtime: Runtime, out: Path) -> str:
-    """Command that continues a study; without options of the ``study`` if the folder has them."""
-    words = shlex.split(study.command_or_none() if study else "") or ["aesjax", "run"]
+def _again(command: str, runtime: Runtime, out: Path) -> str:
+    """Command that continues a study, from its ``command``, which is empty if the folder has its options."""
+    words = shlex.split(command) or ["aesjax", "run"]
     plain = vars(Runtime(out))
     given = {name: value for name, value in vars(runtime).items() if value != plain[name]}
     return shlex.join([*words, *in_words({"out": out, **given, "resume": True})])

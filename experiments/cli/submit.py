@@ -96,7 +96,7 @@ def execute(options: Submit) -> int:
 def _planned(out: Path, options: Submit) -> "StudyPlan":
     from envs.bridge.names import PYTHON
     from experiments.study import folder, slurm, store
-    from experiments.study.program import counts_of
+    from experiments.study.program import plan_of
 
     runtime, parts = options.runtime, options.cluster.parts
     if out.exists() and (not out.is_dir() or not folder.is_empty(out)):
@@ -108,15 +108,15 @@ def _planned(out: Path, options: Submit) -> "StudyPlan":
     study = study_of(options)
     paths = {name: Path(path).absolute() for name in ("controls_from", "start") if (path := getattr(study, name))}
     study = dataclasses.replace(study, **paths)  # jobs start in another folder
-    config = study.config
-    runs = sum(counts_of(config).values())
+    plan = plan_of(study)
+    runs = sum(len(share.keys) for share in plan.shares.values())
     if parts is None or not 1 <= parts <= runs:
         raise ValueError(f"--parts: the study has {runs} runs, so it divides into 1 to {runs} parts; got {parts}")
     words = shlex.split(study.command())[2:]
     plain = vars(Runtime(out=runtime.out, report=runtime.report, sim_python=runtime.sim_python))
     words += in_words({name: value for name, value in vars(runtime).items() if value != plain[name]})
     job = _job(options.cluster, {"job_name": "aesjax", "time": 60, "additional_parameters": {"requeue": True}})
-    return slurm.StudyPlan(out, config.to_json(), runs, parts, words, runtime.report, job)
+    return slurm.StudyPlan(out, plan.config.to_json(), runs, parts, words, runtime.report, job)
 
 
 def _resumed(out: Path, options: Submit) -> "StudyPlan":

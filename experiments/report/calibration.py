@@ -13,13 +13,12 @@ from aesjax.schedules import calibration as cal
 from agents import OnPolicyCarrier
 from envs import pattern_index
 from envs.drift import draw
-from envs.world import DriftData, World
+from envs.world import DriftData
 from experiments.report.cells import NONE
 from experiments.report.page import escaped
 from experiments.study import store
-from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
-from experiments.study.program import share_of
+from experiments.study.program import Plan, Share
 from experiments.study.replay import proxies_in
 
 if TYPE_CHECKING:
@@ -72,11 +71,13 @@ def calibrate(directory: Path, delta: float) -> dict[str, Any]:
         streams = streams.join(finished, on=finished.columns, how="semi")
     if not (finished.height and streams.height):
         raise ValueError(f"the study in {directory} has no usable run")
-    for share in (share_of(config, carrier) for carrier in config.carriers):
-        for row in share.rows:
+    plan = Plan(config)
+    for carrier, rows_of_carrier in plan.rows.items():
+        share = plan.share(carrier)
+        for row in rows_of_carrier:
             if (rows := streams.filter(method=row.name)).height:
                 key = _key(row.name, share.schedule(row.method).reads, proxies_in(rows))
-                methods[row.name] = {"proxy": key} | _calibrated(_traces(config, share.learner.agent, rows, key), delta)
+                methods[row.name] = {"proxy": key} | _calibrated(_traces(share, rows, key), delta)
     diverged = len(results.runs("diverged"))
     notes = [f"{diverged} diverged runs are excluded"] if diverged else []
     needed = cal.runs_needed(delta)
@@ -102,11 +103,10 @@ class Trace(NamedTuple):
     drift: np.ndarray  # (n,) path length of the environment during the sample, in channel ranges
 
 
-def _traces(config: StudyConfig, agent: Any, rows: "pl.DataFrame", key: str) -> list[Trace]:
+def _traces(share: Share, rows: "pl.DataFrame", key: str) -> list[Trace]:
     """The runs of one method."""
-    carrier, count = rows["carrier"][0], config.evaluations
-    total, interval = config.vector_steps(carrier), config.interval(carrier)
-    world = World(config.build_task(), total, config.segments)
+    config, world, agent = share.config, share.learner.world, share.learner.agent
+    count, total, interval = config.evaluations, world.total, share.learner.sizes.interval
     # Vector steps per group of updates, and updates per group: one step, or a rollout.
     length, ticks = 1, 1
     if isinstance(agent, OnPolicyCarrier):

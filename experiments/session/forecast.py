@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared, floor_of, optimum_of, results_bytes
-from experiments.study.program import share_of
+from experiments.study.program import Plan
 from experiments.study.run import compile_program, memory_budget, state_bytes, take
 
 _LEAST = 32  # fewest vector steps of a trial interval; shorter intervals measure the cost of a call
@@ -31,13 +31,13 @@ class Seconds(NamedTuple):
         return self.start + batches * (intervals * self.interval + (intervals + 1) * self.evaluation)
 
 
-def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0) -> list[str]:
+def forecast(plan: Plan, prepared: Sequence[Prepared], seconds: float = 10.0) -> list[str]:
     """Lines with the sizes of a study and a time estimate from a trial of about ``seconds``, besides compilation.
 
     The runs of the trial are discarded. Evaluations are timed on almost untrained agents, so later evaluations take
     longer in tasks whose episodes end by a fall. A task in another simulator is not started and has no estimate.
     """
-    devices, lines, total, widest = jax.local_devices(), [], 0.0, 0
+    config, devices, lines, total, widest = plan.config, jax.local_devices(), [], 0.0, 0
     apart = any(getattr(each.share.learner.world.task.env, "exclusive", False) for each in prepared)
     for each in prepared:
         share, batches = each.share, each.batches
@@ -52,7 +52,7 @@ def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float =
             f"of {_mib(memory_budget(devices))}",
         ]
         if not apart:
-            t = trial(config, each, seconds / len(prepared))
+            t = trial(each, seconds / len(prepared))
             total += (spent := t.total(batches.count, config.evaluations))
             lines.append(
                 f"  time: {t.start:.1f} s to start; a batch is {config.evaluations} times {t.interval:.3g} s of "
@@ -66,17 +66,17 @@ def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float =
     )
     if apart:
         return [*lines, f"no time is estimated: {config.task} runs in another simulator, which was not started"]
-    total += _timed(lambda: (floor_of(config), optimum_of(config)))[0]  # returns of random and of optimal actions
+    total += _timed(lambda: floor_of(plan.world))[0] + _timed(lambda: optimum_of(plan.world, config))[0]
     clock = f"{total / 3600:.1f} h" if total > 5400 else f"{total / 60:.1f} min"
     where = f"{len(devices)} {devices[0].platform} device{'s' * (len(devices) > 1)}"
     return [*lines, f"estimated: {total:.0f} s ({clock}) on {where}, without the report; nothing was written"]
 
 
-def trial(config: StudyConfig, prepared: Prepared, seconds: float) -> Seconds:
+def trial(prepared: Prepared, seconds: float) -> Seconds:
     """Time one carrier's program at its batch size, in intervals no longer than needed."""
     share, batches, carrier = prepared.share, prepared.batches, prepared.share.carrier
-    short, pieces = shortened(config, carrier)
-    program = prepared.program if pieces == 1 else share_of(short, carrier).program()
+    short, pieces = shortened(share.config, carrier)
+    program = prepared.program if pieces == 1 else Plan(short).share(carrier).program()
     executables = compile_program(program, prepared.devices, batches.group)
     data = executables.place(take(prepared.runs, [i % len(share.labels) for i in range(batches.width)]))
     at = jnp.int32(max(share.learner.sizes.warmup, short.interval(carrier)))

@@ -17,11 +17,9 @@ from aesjax.seeding import stream
 from aesjax.typed import Count, typed
 from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
-from agents.train import Learner
 from envs.world import World
 from experiments.study.checkpoint import Snapshot, changes_of, evaluation_at, load_agent, load_snapshot
-from experiments.study.config import StudyConfig
-from experiments.study.program import rows_of, share_of
+from experiments.study.program import Plan, Share
 
 END, NOMINAL = "end", "nominal"
 
@@ -41,24 +39,24 @@ class Policy:
     directory: Path = field(repr=False)  # of its study
 
     @classmethod
-    def load(
-        cls, directory: Path, config: StudyConfig, method: str, pattern: str, seed: int, at: int | str
-    ) -> "Policy":
+    def load(cls, directory: Path, plan: Plan, method: str, pattern: str, seed: int, at: int | str) -> "Policy":
         """Load a stored policy of a study.
 
         Raises:
           UnknownNameError, ValueError: an unknown run, or no policy of that step.
         """
-        carriers = {row.name: carrier for carrier in config.carriers for row in rows_of(config, carrier)}
-        share = share_of(config, lookup("method of this study", carriers, method))
-        labels = {(each["pattern"], each["seed"]): each for each in share.labels if each["method"] == method}
+        carriers: dict[str, str] = {}
+        for carrier, rows in plan.rows.items():
+            carriers |= {row.name: carrier for row in rows}
+        share = plan.share(lookup("method of this study", carriers, method))
+        labels = {(label["pattern"], label["seed"]): label for label in share.labels if label["method"] == method}
         if (pattern, seed) not in labels:
             known = listed(f"{p} with seed {s}" for p, s in labels)
             raise ValueError(f"the study has no run of {method} on '{pattern}' with seed {seed}; there are {known}")
-        learner = share.learner
-        snapshot = _snapshot(directory, config, learner, labels[pattern, seed], at)
-        drift = learner.world.drift(pattern, seed if config.drift_seed is None else config.drift_seed)
-        return cls(method, pattern, seed, snapshot.step, learner.world, learner.agent, snapshot.agent, drift, directory)
+        snapshot, drift_seed = _snapshot(directory, share, labels[pattern, seed], at), plan.config.drift_seed
+        world, carrier = share.learner.world, share.learner.agent
+        drift = world.drift(pattern, seed if drift_seed is None else drift_seed)
+        return cls(method, pattern, seed, snapshot.step, world, carrier, snapshot.agent, drift, directory)
 
     @property
     def run(self) -> dict[str, Any]:
@@ -116,9 +114,8 @@ class Policy:
         return np.asarray(run(key))
 
 
-def _snapshot(
-    directory: Path, config: StudyConfig, learner: Learner, label: Mapping[str, Any], at: int | str
-) -> Snapshot:
+def _snapshot(directory: Path, share: Share, label: Mapping[str, Any], at: int | str) -> Snapshot:
+    config, learner = share.config, share.learner
     if at == END:
         return load_agent(directory, config, learner, label)
     carrier, num = learner.spec.name, learner.sizes.num_envs

@@ -20,11 +20,11 @@ from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
 from experiments.study.codec import Objects
-from experiments.study.config import StudyConfig, at_hand
-from experiments.study.folder import check_same, open_study
+from experiments.study.config import StudyConfig, at_hand, configured, read_config
+from experiments.study.folder import StudyFolder, check_same
 from experiments.study.method import Method
 from experiments.study.process import check_numerics
-from experiments.study.program import Row, label_of, plain, rows_of
+from experiments.study.program import Plan, Row, label_of, plain
 from experiments.study.store import Results as Files
 from experiments.study.store import open_results
 from experiments.study.text import parse_method_with_carrier
@@ -46,11 +46,15 @@ class Results:
     def __init__(
         self,
         files: Files,
+        plan: Plan | None = None,
         objects: Objects = MappingProxyType({}),
         joined: Sequence["Results"] = (),
         metrics: Iterable[Metric] = (),
     ):
-        self._files, self._objects, self._joined, self._custom = files, objects, joined, tuple(metrics)
+        if plan is not None:
+            check_same(files.directory, files.config, plan.config)
+        self._files, self._known, self._objects = files, plan, objects
+        self._joined, self._custom = joined, tuple(metrics)
 
     @classmethod
     def open(
@@ -70,10 +74,8 @@ class Results:
         """
         files = open_results(Path(directory).expanduser())
         if study is not None:
-            config = study.config
-            check_same(files.directory, files.config, config)
-            return cls(files, config.at_hand, metrics=metrics)
-        return cls(files, at_hand(**objects), metrics=metrics)
+            return cls(files, Plan(configured(study)), metrics=metrics)
+        return cls(files, objects=at_hand(**objects), metrics=metrics)
 
     @classmethod
     def join(cls, studies: Sequence["Results | str | Path"]) -> "Results":
@@ -99,9 +101,14 @@ class Results:
         return self._files.directory
 
     @cached_property
+    def _plan(self) -> Plan:
+        """The study's plan; of an opened folder its objects are those at hand, and it is not checked."""
+        return self._known or Plan(read_config(self.directory, self._files.config, self._objects))
+
+    @property
     def config(self) -> StudyConfig:
         """The complete configuration."""
-        return open_study(self.directory, self._objects).config
+        return self._plan.config
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -160,7 +167,8 @@ class Results:
 
     def _settings(self, method: Method | str) -> list[str]:
         """Names of the settings of a method of the study; UnknownNameError if it has none."""
-        rows = [(config, row) for config, row in self._rows() if row.name in self.methods]
+        present = self.methods
+        rows = [(config, row) for config, row in self._rows() if row.name in present]
         variants = {row.name: row.variant for _, row in rows}
         if isinstance(method, str) and method not in variants:
             with suppress(UnknownNameError):  # else a printed name
@@ -176,8 +184,8 @@ class Results:
     def _rows(self) -> Iterator[tuple[StudyConfig, Row]]:
         """Rows of the study, or of all joined studies, with their configuration."""
         for results in self._joined or (self,):
-            for carrier in results.config.carriers:
-                for row in rows_of(results.config, carrier):
+            for rows in results._plan.rows.values():
+                for row in rows:
                     yield results.config, row
 
     def compare(
@@ -321,7 +329,7 @@ class Results:
         from experiments.study import replay
         from experiments.study.text import parse_objects
 
-        study, frames = replay.load(self.directory, self._objects), []
+        study, frames = replay.load(StudyFolder(self.directory, self.config, self._files)), []
         for method in parse_objects(methods):
             share, carrier = replay.share_of_method(study, method), method.carrier.name
             rows, stride = study.streams.filter(carrier=carrier), study.strides[carrier]
@@ -348,7 +356,7 @@ class Results:
           UnknownNameError, ValueError: an unknown run, or no policy of that step.
         """
         check_numerics(self.directory, self.manifest)  # a policy has the drift of its run
-        return Policy.load(self.directory, self.config, self._named(method), pattern, seed, at)
+        return Policy.load(self.directory, self._plan, self._named(method), pattern, seed, at)
 
     def report(self) -> Path:
         """Write the report and return the path of its page."""

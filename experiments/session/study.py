@@ -159,11 +159,9 @@ class Study:
         Raises:
           ValueError, UnknownNameError: the study cannot be trained; one sentence with the reason.
         """
-        from experiments.study.program import check
+        from experiments.study.program import plan_of
 
-        config = self._configured()
-        check(config)
-        return config
+        return plan_of(self).config
 
     def _configured(self) -> "StudyConfig":
         from experiments.study.config import configured
@@ -188,26 +186,29 @@ class Study:
         from experiments.study import store
         from experiments.study.folder import claim, missing
         from experiments.study.prepare import prepare
+        from experiments.study.program import Plan, plan_of
         from experiments.study.train import train
 
         start_jax(devices, None if out is None else Path(out))
         place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out).expanduser()
-        config = self.config
-        added = missing(config, place)
+        plan = plan_of(self)
+        added = missing(plan.config, place)
         if added or not (place / store.MANIFEST).exists():
-            prepared = prepare(added or config)
-            claimed = claim(config, place, resume=(place / store.CONFIG).exists(), added=added)
-            train(claimed, prepared=prepared, command=self.command_or_none("DIR"), quiet=quiet)
-        return Results.open(place, self)
+            lacking = Plan(added) if added else plan
+            prepared = prepare(lacking)
+            claimed = claim(plan.config, place, resume=(place / store.CONFIG).exists(), added=added)
+            train(lacking, claimed, prepared, command=self.command_or_none(plan.config, "DIR"), quiet=quiet)
+        return Results(store.open_results(place), plan)
 
     def forecast(self, seconds: float = 10.0) -> str:
         """Number of runs, memory and a time estimate from a trial of about ``seconds``; nothing is written."""
         from experiments.session.forecast import forecast
         from experiments.study.prepare import prepare
+        from experiments.study.program import plan_of
 
         start_jax(None)
-        config = self.config
-        return "\n".join(forecast(config, prepare(config), seconds))
+        plan = plan_of(self)
+        return "\n".join(forecast(plan, prepare(plan), seconds))
 
     def command(self, out: str | Path | None = None) -> str:
         """The command line of the study.
@@ -216,17 +217,20 @@ class Study:
           ValueError: its methods differ between carriers, which only `to_toml` can express, or it uses an object
             without an importable name.
         """
-        given: dict[str, Any] = {}
-        for name, value in self.texts().items():
-            given |= _by_carrier(value) if name == "methods" else {name: value}
-        return shlex.join(["aesjax", "run", *in_words(given | ({} if out is None else {"out": out}))])
+        return self._command(self._configured(), out)
 
-    def command_or_none(self, out: str | Path | None = None) -> str:
-        """The command line of the study; empty if only a file or Python can describe it."""
+    def command_or_none(self, config: "StudyConfig", out: str | Path | None = None) -> str:
+        """The command line of the study, whose configuration is known; empty if only a file or Python describes it."""
         try:
-            return self.command(out)
+            return self._command(config, out)
         except ValueError:
             return ""
+
+    def _command(self, config: "StudyConfig", out: str | Path | None) -> str:
+        given: dict[str, Any] = {}
+        for name, value in self._texts(config).items():
+            given |= _by_carrier(value) if name == "methods" else {name: value}
+        return shlex.join(["aesjax", "run", *in_words(given | ({} if out is None else {"out": out}))])
 
     def to_toml(self) -> str:
         """The study as the text of a TOML file, for `Study.from_file` and ``aesjax run --config``.
@@ -268,10 +272,13 @@ class Study:
         Raises:
           ValueError: it uses an object without an importable name.
         """
+        return self._texts(self._configured())
+
+    def _texts(self, config: "StudyConfig") -> dict[str, Any]:
         import envs
+        from experiments.study.config import task_of
         from experiments.study.text import name_of, number, seeds_text, text_of
 
-        config = self._configured()
         if not isinstance(self.proxy, str) and config.proxy.q != 0.9:
             raise ValueError(
                 f"the level q={config.proxy.q} of the study's proxy has no text form; set it in the methods, aes(q=...)"
@@ -299,7 +306,7 @@ class Study:
         if config.source is not None:
             texts["source"] = config.source
         if config.task in envs.TASKS and not isinstance(self.task, str):  # an object with options
-            plain = Study(config.task, preset=self.preset)._configured().options
+            plain = task_of(Study(config.task, preset=self.preset)).options
             options = {name: value for name, value in config.options.items() if plain.get(name) != value}
             texts = {n: _joined(v) if isinstance(v, list | tuple) else v for n, v in options.items()} | texts
         return texts

@@ -26,10 +26,18 @@ from experiments.study.text import LARGEST_SEED, parse_names, parse_objects, par
 FORMAT = 4
 #: With `--observe drift`, in notes and reports.
 OBSERVED = "the true drift: a reference, neither a method nor an upper bound"
+STEADY = "steady"  # the pattern without drift
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
 _BROUGHT: Mapping[str, Any] = {"compare": False, "repr": False, "metadata": {"json": False}}
 
 Seed = Annotated[int, Bounds(0, LARGEST_SEED)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(CarrierSettings):
+    """Settings of a carrier in a study."""
+
+    num_envs: Count = dataclasses.field(kw_only=True)  # parallel environments of a run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +58,7 @@ class StudyConfig:
     #: with the policy's actions if runs begin with trained agents
     warmup: Count
     proxy: DriftProxy
-    settings: Mapping[str, CarrierSettings]  # per carrier
+    settings: Mapping[str, Settings]  # per carrier
     format: int = FORMAT
     source: str | None = None  # None: each schedule's own default
     drift_seed: Seed | None = None  # None: the training seed
@@ -97,9 +105,7 @@ class StudyConfig:
 
     def envs_of(self, carrier: str) -> int:
         """Parallel environments of one carrier's runs."""
-        num = self.settings[carrier].num_envs
-        assert num is not None
-        return num
+        return self.settings[carrier].num_envs
 
     def warmup_of(self, carrier: str) -> int:
         """Environment steps before learning in one carrier's runs."""
@@ -168,7 +174,7 @@ def config_from_json(data: Any, objects: Objects = MappingProxyType({})) -> Stud
     if set(config.settings) != set(config.carriers):
         raise ValueError(f"'settings' must be those of its carriers; got {', '.join(sorted(config.settings))}")
     for carrier, own in config.settings.items():
-        if own.num_envs is None or own.num_envs < 1 or config.steps % (own.num_envs * config.evaluations):
+        if config.steps % (own.num_envs * config.evaluations):
             raise ValueError(
                 f"'steps' must be a multiple of {own.num_envs} environments of '{carrier}' times "
                 f"{config.evaluations} evaluations; got {config.steps}"
@@ -241,7 +247,7 @@ def configured(study: Any) -> StudyConfig:
     if any(method.carrier != carriers[method.carrier.name] for method in methods):
         raise ValueError("two carriers of the study have the same label; give one of them another label")
     methods = tuple(method for carrier in carriers for method in methods if method.carrier.name == carrier)
-    task = _task(study)
+    task = task_of(study)
     sizes, counts = task.sizes, ("evaluations", "episodes", "segments")
     given = {name: value for name in counts if (value := getattr(study, name)) is not None}
     sizes = dataclasses.replace(sizes, **given)
@@ -252,7 +258,7 @@ def configured(study: Any) -> StudyConfig:
         raise ValueError(f"observe must be 'drift'; got '{study.observe}'")
     settings = {name: _settings(name, spec, sizes, study) for name, spec in carriers.items()}
     steps, settings = _sized(sizes, settings, carriers, study.steps)
-    copies = math.lcm(*(own.num_envs or 1 for own in settings.values()))
+    copies = math.lcm(*(own.num_envs for own in settings.values()))
     replay, warmup = sizes_of(
         steps, copies, sizes.replay or sizes.replay_fraction * steps, sizes.warmup or sizes.warmup_fraction * steps
     )
@@ -348,7 +354,7 @@ class _Task(NamedTuple):
     sources: Mapping[str, str] | None
 
 
-def _task(study: Any) -> _Task:
+def task_of(study: Any) -> _Task:
     """The task of a study, with its options."""
     names = ("engine", "observation", "variant", "timeout", "channels")
     typed = {name: value for name in names if (value := getattr(study, name)) is not None}
@@ -376,8 +382,8 @@ def _registered(task: envs.Task) -> bool:
     return own is task or bool(task.options and own.options == task.options)
 
 
-def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> CarrierSettings:
-    """One carrier's settings in a preset."""
+def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> Settings:
+    """One carrier's settings in a preset, updated by the given options."""
     own = sizes.carriers.get(name)
     if own is None:
         own = CarrierSettings(spec.weight, num_envs=max(ROLLOUT_ENVS, sizes.num_envs) if spec.on_policy else None)
@@ -390,18 +396,19 @@ def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> CarrierSetting
         if "layer_norm" not in {field.name for field in dataclasses.fields(spec.config)}:
             raise ValueError(f"--layer-norm: carrier '{name}' has no such setting")
         config["layer_norm"] = True
-    return dataclasses.replace(own, num_envs=num_envs, config=config, schedule={**spec.schedule, **own.schedule})
+    schedule = {**spec.schedule, **own.schedule}
+    return Settings(**{**vars(own), "num_envs": num_envs, "config": config, "schedule": schedule})
 
 
 def _sized(
     sizes: Preset,
-    settings: Mapping[str, CarrierSettings],
+    settings: Mapping[str, Settings],
     carriers: Mapping[str, CarrierSpec],
     steps: int | None,
-) -> tuple[int, dict[str, CarrierSettings]]:
+) -> tuple[int, dict[str, Settings]]:
     """Environment steps of a run, and the settings with fitting rollouts."""
     horizon = sizes.steps if steps is None else steps
-    numbers = [own.num_envs or 1 for own in settings.values()]
+    numbers = [own.num_envs for own in settings.values()]
     copies, intervals = math.lcm(*numbers), math.lcm(sizes.evaluations, sizes.segments)
     multiple = copies * intervals
     if horizon <= 0 or horizon % multiple:
@@ -419,6 +426,6 @@ def _sized(
     for carrier, own in settings.items():
         config = dict(own.config)
         if carriers[carrier].on_policy:  # complete rollouts between evaluations, at most as long as the preset's
-            fit_rollout(config, horizon // (own.num_envs or 1) // sizes.evaluations, own.num_envs or 1)
+            fit_rollout(config, horizon // own.num_envs // sizes.evaluations, own.num_envs)
         fitted[carrier] = dataclasses.replace(own, config=config)
     return horizon, fitted

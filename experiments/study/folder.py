@@ -121,9 +121,8 @@ def open_study(directory: Path, objects: Objects = MappingProxyType({})) -> Stud
 
 
 class Claim(NamedTuple):
-    """A configuration and its locked folder."""
+    """The locked folder of a study."""
 
-    config: StudyConfig
     directory: Path
     resume: bool
     owner: Owner
@@ -203,7 +202,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, added: StudyCon
     except BaseException:
         owner.release()
         raise
-    return Claim(study, place, resume, owner, None if study is config else config)
+    return Claim(place, resume, owner, None if study is config else config)
 
 
 def check_free(directory: Path) -> None:

@@ -3,6 +3,7 @@
 All errors of a configuration are raised here, before a folder is locked.
 """
 
+import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -17,17 +18,16 @@ from aesjax.compiling import jit
 from aesjax.types import Program
 from agents.common import LoopConfig
 from agents.common.episodes import random_returns
-from agents.train import Learner
 from envs.adopt import trying
 from envs.patterns import segment_starts
 from envs.physics.host import Hosted, in_own_words
 from envs.world import World
 from experiments.study.checkpoint import changes_of
-from experiments.study.config import OBSERVED, StudyConfig
-from experiments.study.program import Share, check, merged, runs_of, small_windows, world_of
+from experiments.study.config import StudyConfig
+from experiments.study.program import Plan, Share, runs_of
 from experiments.study.replay import records_of
 from experiments.study.run import Batches, Device, cache_group, memory_budget, plan_batches, state_bytes
-from experiments.study.warm import STEADY, Warm, warm_of
+from experiments.study.warm import Warm, warm_of
 
 _PLACES = 201  # moments of a run at which a pattern is tested
 _ROW_BYTES = 400  # bytes of one evaluation in memory, with logged columns
@@ -48,38 +48,27 @@ class Prepared(NamedTuple):
     batches: Batches
 
 
-def prepare(config: StudyConfig) -> list[Prepared]:
-    """Check a study, build every carrier's program and runs and plan how they fit into memory.
+def prepare(plan: Plan) -> list[Prepared]:
+    """Build every carrier's program and runs and plan how they fit into memory.
 
     Raises:
-      ValueError: as in `check`; unsuitable records or agents, or too little memory for runs or results.
+      ValueError: as in `Plan.shares`; unsuitable records or agents, or too little memory for runs or results.
     """
-    shares = check(config)
-    needed = results_bytes(config, sum(len(share.trained) for share in shares.values()))
+    shares = list(plan.shares.values())
+    needed = results_bytes(plan.config, sum(len(share.trained) for share in shares))
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > free:
         raise ValueError(
             f"the results of all runs take about {needed >> 20:,} MiB and {free >> 20:,} MiB are free; "
             "give fewer seeds or methods"
         )
-    _try_objects(config, shares[config.carriers[0]].learner)
-    return [_prepared(config, share) for share in shares.values() if share.trained]
+    _try_objects(shares[0])
+    return [_prepared(share) for share in shares if share.trained]
 
 
-def notes_of(config: StudyConfig) -> list[str]:
-    """Notes at the start of a study: limits of its results, and methods that differ from the request."""
-    lines = []
-    if STEADY not in config.patterns and not config.block:
-        lines += [f"without the pattern {STEADY} there will be no nAUC and no DropRatio; add it to --patterns"]
-    if config.observe:
-        lines += [f"policy and critics observe {OBSERVED}"]
-    lines += [note] if (note := getattr(config.build_task().env, "note", None)) else []
-    return [*lines, *merged(config), *small_windows(config)]
-
-
-def _prepared(config: StudyConfig, share: Share) -> Prepared:
-    program, runs = share.program(), runs_of(share, records_of(config, share))
-    warm = warm_of(config, share, runs)
+def _prepared(share: Share) -> Prepared:
+    program, runs = share.program(), runs_of(share, records_of(share))
+    warm = warm_of(share, runs)
     runs = runs if warm is None else warm.runs
     devices, one = jax.devices(), jax.tree.map(lambda leaf: leaf[0], runs)
     if getattr(share.learner.world.task.env, "exclusive", False):  # a simulator holds one run at a time
@@ -89,17 +78,17 @@ def _prepared(config: StudyConfig, share: Share) -> Prepared:
     return Prepared(share, program, runs, warm, devices, batches)
 
 
-def _try_objects(config: StudyConfig, learner: Learner) -> None:
+def _try_objects(share: Share) -> None:
     """Raise for a custom task or pattern that does not work."""
-    world = learner.world
+    config, world = share.config, share.learner.world
     if config.task not in envs.TASKS and not config.task.startswith(envs.BRIDGE):
         with trying(f"task '{config.task}' does not work"), in_own_words(world.task.env):
             _try_task(world)
-            floor_of(config)
+            floor_of(world)
     for pattern in config.own_patterns:
         with trying(f"pattern '{pattern}' does not work"):
             _try_pattern(pattern, world)
-            changes_of(config, learner)
+            changes_of(config, share.learner)
 
 
 def _try_task(world: World) -> None:
@@ -137,47 +126,48 @@ def results_bytes(config: StudyConfig, runs: int) -> int:
     return runs * (_ROW_BYTES + _STREAM_BYTES) * (config.evaluations + 1)
 
 
-def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
+def optimum_of(world: World, config: StudyConfig) -> dict[str, dict[str, list[float]]]:
     """Optimal mean return at every evaluation, per pattern and seed; empty if unknown.
 
     Where all patterns change between segments, it is computed at five evaluations of each segment, including its first
     and last, and interpolated linearly. Drift differs between seeds.
+
+    Args:
+      world: of any carrier, because drift depends only on progress through the run.
     """
     best = envs.optimal_return(config.task) if config.task in envs.TASKS else None
     if best is None:
         return {}
-    carrier = config.carriers[0]  # any carrier: drift depends only on progress through the run
-    world, interval = world_of(config, carrier), config.interval(carrier)
     per_segment, rest = divmod(config.evaluations, config.segments)
     offsets = {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}
     # Elsewhere the drift may change within what this grid takes for a segment.
-    regular = not rest and all(config.patterns_known[name].changes is segment_starts for name in config.patterns)
+    regular = not rest and all(world.patterns[name].changes is segment_starts for name in config.patterns)
     numbers = [number for number in range(config.evaluations) if not regular or number % per_segment in offsets]
+    interval = world.total // config.evaluations
     knots = {number: number * interval for number in numbers} | {config.evaluations: world.total}
     at = sorted(knots)
-    steps = jnp.array([knots[j] for j in at], jnp.int32)
+    steps = jnp.array([knots[number] for number in at], jnp.int32)
     path = jit(lambda drift: world.path(drift, steps)[0])
     drawn = [seed if config.drift_seed is None else config.drift_seed for seed in config.seeds]
-    found = {(p, s): np.asarray(path(world.drift(p, s))) for p in config.patterns for s in dict.fromkeys(drawn)}
-    values = np.stack([[found[p, s] for s in drawn] for p in config.patterns])  # (P, S, K, D)
-    unique, index = np.unique(values.reshape(-1, values.shape[-1]).round(6), axis=0, return_inverse=True)
-    returns = np.asarray(best(jnp.asarray(unique, jnp.float32)))[index.reshape(-1)].reshape(values.shape[:-1])
-    grid = np.arange(config.evaluations + 1)
-    return {
-        pattern: {
-            str(seed): np.interp(grid, at, returns[i, j]).round(_OPTIMUM_DIGITS).tolist()
-            for j, seed in enumerate(config.seeds)
-        }
-        for i, pattern in enumerate(config.patterns)
-    }
+    paths = {}
+    for pattern, seed in itertools.product(config.patterns, dict.fromkeys(drawn)):
+        paths[pattern, seed] = np.asarray(path(world.drift(pattern, seed)))  # (K, D)
+    values = np.concatenate(list(paths.values()))
+    unique, index = np.unique(values.round(6), axis=0, return_inverse=True)
+    returns = np.asarray(best(jnp.asarray(unique, jnp.float32)))[index.reshape(-1)].reshape(len(paths), len(at))
+    optimum: dict[str, dict[str, list[float]]] = {pattern: {} for pattern in config.patterns}
+    curves = dict(zip(paths, returns, strict=True))
+    for pattern, (seed, drift_seed) in itertools.product(config.patterns, zip(config.seeds, drawn, strict=True)):
+        curve = np.interp(np.arange(config.evaluations + 1), at, curves[pattern, drift_seed])
+        optimum[pattern][str(seed)] = curve.round(_OPTIMUM_DIGITS).tolist()
+    return optimum
 
 
-def floor_of(config: StudyConfig) -> float:
+def floor_of(world: World) -> float:
     """Mean return of uniformly random actions on the steady task: the floor of the floor-corrected metrics.
 
     The key and the number of episodes are fixed and equal for every study of the task.
     """
-    world = world_of(config, config.carriers[0])
     nominal = jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
     episodes = _FLOOR_STEPS // world.time_limit
     if isinstance(world.task.env, Hosted):  # each is a separate simulation
@@ -185,5 +175,5 @@ def floor_of(config: StudyConfig) -> float:
     returns = jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
     mean = float(jnp.mean(returns(jax.random.key(0))))
     if not math.isfinite(mean):
-        raise ValueError(f"the random policy's return on '{config.task}' is not finite")
+        raise ValueError(f"the random policy's return on '{world.name}' is not finite")
     return mean

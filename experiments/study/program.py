@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ from aesjax.types import Levers, Program
 from agents.common import Run
 from agents.common.off_policy import TRACKED
 from agents.train import Learner, learner_of
+from envs import Task
 from envs.world import World
-from experiments.study.config import StudyConfig
+from experiments.study.config import OBSERVED, STEADY, StudyConfig, configured
 from experiments.study.method import BLOCKS, Method, source_of
 from experiments.study.text import number, text_of
 
@@ -129,6 +130,22 @@ class Share:
             if (source == "update" or fresh) and field not in absent
         ]
         return proxies + [proxy for each in self.signals if isinstance(proxy := each.reads, DriftProxy)]
+
+    @property
+    def small_windows(self) -> list[str]:
+        """One sentence per adaptation `recent` whose share is below the smallest window of the replay."""
+        supply, notes = self.learner.supply, []
+        for row in self.rows:
+            for adaptation in row.method.adaptations:
+                if adaptation.factory.name != "recent":
+                    continue
+                share = adaptation.filled().given["share"]
+                if share * supply.capacity < supply.floor:
+                    notes.append(
+                        f"recent: share {share:g} of {supply.capacity:g} transitions is {supply.floor:g} "
+                        f"({100 * supply.floor / supply.capacity:.0f} %), its smallest window"
+                    )
+        return notes
 
     def program(self) -> Program:
         return self.learner.program(self.record)
@@ -335,18 +352,6 @@ def numbers_of(config: StudyConfig, method: Method, axes: Sequence[str]) -> dict
     return {name: values.get(name) for name in axes}
 
 
-def world_of(config: StudyConfig, carrier: str) -> World:
-    """World of one carrier's runs: the task, and the horizon of its drift in vector steps."""
-    sizes = config.vector_steps(carrier), config.segments
-    return World(config.build_task(), *sizes, config.observe, config.patterns_known)
-
-
-def counts_of(config: StudyConfig) -> dict[str, int]:
-    """Carrier -> number of its runs in the complete study."""
-    each = len(config.patterns) * len(config.seeds)
-    return {carrier: each * len(rows_of(config, carrier)) for carrier in config.carriers}
-
-
 def blocks_of(counts: Mapping[str, int], block: Sequence[int]) -> dict[str, range]:
     """Carrier -> positions of its runs in a block, given by first and last run from 1; all without a block.
 
@@ -364,50 +369,131 @@ def blocks_of(counts: Mapping[str, int], block: Sequence[int]) -> dict[str, rang
     return found
 
 
-def share_of(config: StudyConfig, carrier: str) -> Share:
-    """One carrier of a study; its schedules are not built."""
-    spec = config.methods_of(carrier)[0].carrier
-    own, world = config.settings[carrier], world_of(config, carrier)
-    learner = learner_of(
-        spec,
-        world,
-        own.config,
-        own.base,
-        num_envs=config.envs_of(carrier),
-        evaluations=config.evaluations,
-        replay=config.replay_capacity,
-        warmup=config.warmup_of(carrier),
-        facts=own.schedule,
-        episodes=config.episodes,
-        random=0 if config.warm_start else None,
-        counterfactual=config.counterfactual,
-    )
-    return Share(config, learner, rows_of(config, carrier), blocks_of(counts_of(config), config.block)[carrier])
+@dataclass(frozen=True)
+class Plan:
+    """A study's configuration and the programs that follow from it, each built once, when it is first used."""
+
+    config: StudyConfig
+    _built: dict[str, Share] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def task(self) -> Task:
+        return self.config.build_task()
+
+    @cached_property
+    def _equal(self) -> dict[str, list[list[Row]]]:
+        return {carrier: _equal_rows(self.config, carrier) for carrier in self.config.carriers}
+
+    @cached_property
+    def rows(self) -> dict[str, list[Row]]:
+        """Carrier -> its rows, in table order."""
+        return {carrier: [equal[0] for equal in rows] for carrier, rows in self._equal.items()}
+
+    @cached_property
+    def trained(self) -> dict[str, range]:
+        """Carrier -> positions of its trained runs."""
+        runs = len(self.config.patterns) * len(self.config.seeds)
+        return blocks_of({carrier: runs * len(rows) for carrier, rows in self.rows.items()}, self.config.block)
+
+    def share(self, carrier: str) -> Share:
+        """One carrier's share, which is not checked: other carriers of a stored study may be missing here."""
+        if carrier not in self._built:
+            config = self.config
+            sizes = config.vector_steps(carrier), config.segments
+            learner = learner_of(
+                config.methods_of(carrier)[0].carrier,
+                World(self.task, *sizes, config.observe, config.patterns_known),
+                config.settings[carrier].config,
+                config.settings[carrier].base,
+                num_envs=config.envs_of(carrier),
+                evaluations=config.evaluations,
+                replay=config.replay_capacity,
+                warmup=config.warmup_of(carrier),
+                facts=config.settings[carrier].schedule,
+                episodes=config.episodes,
+                random=0 if config.warm_start else None,
+                counterfactual=config.counterfactual,
+            )
+            self._built[carrier] = Share(config, learner, self.rows[carrier], self.trained[carrier])
+        return self._built[carrier]
+
+    @cached_property
+    def shares(self) -> dict[str, Share]:
+        """Carrier -> its share, checked.
+
+        Raises:
+          ValueError: an option that is unknown, inconsistent or out of range.
+        """
+        _check_sweep(self.config)
+        shares = {carrier: self.share(carrier) for carrier in self.config.carriers}
+        for share in shares.values():
+            _check_share(share)
+        return shares
+
+    @property
+    def world(self) -> World:
+        """World of the first carrier; drift and returns of random actions depend only on progress through a run."""
+        return self.share(self.config.carriers[0]).learner.world
+
+    @property
+    def notes(self) -> list[str]:
+        """Limits of the study's results, and methods that differ from the request."""
+        config, notes = self.config, []
+        if STEADY not in config.patterns and not config.block:
+            notes.append(f"without the pattern {STEADY} there will be no nAUC and no DropRatio; add it to --patterns")
+        if config.observe:
+            notes.append(f"policy and critics observe {OBSERVED}")
+        if note := getattr(self.task.env, "note", None):
+            notes.append(note)
+        for rows in self._equal.values():
+            for first, *others in rows:
+                renamed = [row.name for row in others if row.name != first.name]
+                notes += [f"{name} is equal to {first.name} and trains once, under that name" for name in renamed]
+        return notes + self.small_windows
+
+    @property
+    def small_windows(self) -> list[str]:
+        """One sentence per share of `recent` below the smallest window of its carrier's replay."""
+        notes = dict.fromkeys(note for share in self.shares.values() for note in share.small_windows)
+        return list(notes)
 
 
-def check(config: StudyConfig) -> dict[str, Share]:
-    """Every carrier of a study, built and checked.
+def plan_of(study: Any) -> Plan:
+    """Configure and check an `experiments.Study`; its plan is passed on, so that this happens once.
 
     Raises:
-      ValueError: an option that is unknown, inconsistent or out of range.
+      ValueError, UnknownNameError: the study cannot be trained; one sentence with the reason.
     """
+    plan = Plan(configured(study))
+    _ = plan.shares  # built and checked here
+    return plan
+
+
+def _check_sweep(config: StudyConfig) -> None:
+    """Raise for a swept number that no method reads."""
     reads = set().union(*(_open(config, method) for method in config.methods))
     for name in config.sweep.keys() - reads:
         known = f"read are: {listed(sorted(reads))}"
         raise ValueError(f"--sweep varies '{name}', which nothing in the study reads{hint(name, reads)} {known}")
-    shares = {carrier: share_of(config, carrier) for carrier in config.carriers}
-    for share in shares.values():
-        for pattern in config.patterns:
-            share.learner.world.check_pattern(pattern)
-        first: dict[str, Row] = {}
-        for row in share.rows:
-            if (other := first.setdefault(row.name, row)) is not row:
-                raise ValueError(
-                    f"'{other.rule}' and '{row.rule}' are both called '{row.name}' in tables; "
-                    "give one of them another label"
-                )
-            _check_row(share, row)
-    return shares
+
+
+def _check_share(share: Share) -> None:
+    """Raise for a pattern or row that cannot be trained, or for two rows with one name."""
+    for pattern in share.config.patterns:
+        share.learner.world.check_pattern(pattern)
+    first: dict[str, Row] = {}
+    for row in share.rows:
+        if (other := first.setdefault(row.name, row)) is not row:
+            raise ValueError(
+                f"'{other.rule}' and '{row.rule}' are both called '{row.name}' in tables; "
+                "give one of them another label"
+            )
+        _check_row(share, row)
+    for schedule in (*share.kinds, *share.signals):
+        proxy: Any = schedule.proxy
+        parts = {"schedule": schedule.factory, "proxy": proxy.factory}
+        if any(source_of(kind, part) is not None for kind, part in parts.items()):
+            schedules.check_schedule(schedule)
 
 
 def _check_row(share: Share, row: Row) -> None:
@@ -416,16 +502,12 @@ def _check_row(share: Share, row: Row) -> None:
     used = [each for each in (share.schedule(method), share.signal(method)) if each is not None]
     for each in row.adapted:
         carrier.check_lever(each.factory.name, each.factory.lever, f"carrier '{carrier.name}'")
-    for field, reader in required_signals(used).items():
-        if field in carrier.absent:
-            raise ValueError(f"{reader} cannot be used with carrier '{carrier.name}': {carrier.absent[field]}")
+    for signal, reader in required_signals(used).items():
+        if signal in carrier.absent:
+            raise ValueError(f"{reader} cannot be used with carrier '{carrier.name}': {carrier.absent[signal]}")
     carrier.check(carrier.hyper()._replace(**{**share.config.settings[carrier.name].hyper, **method.hyper}))
     for schedule in used:
         schedule.factory.check(schedule.options)
-        proxy: Any = schedule.proxy
-        parts = {"schedule": schedule.factory, "proxy": proxy.factory}
-        if any(source_of(kind, part) is not None for kind, part in parts.items()):
-            schedules.check_schedule(schedule)
 
 
 def runs_of(share: Share, records: Records) -> Any:
@@ -446,29 +528,3 @@ def runs_of(share: Share, records: Records) -> Any:
             drawn[at] = jax.device_get(draw(pattern, np.uint32(at[1])))
         runs.append(share.run(row.method, seed, drawn[at], records.get((row.name, pattern, seed)), length))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *runs)
-
-
-def merged(config: StudyConfig) -> list[str]:
-    """One sentence per method that is trained under the name of an equal method."""
-    return [
-        f"{row.name} is equal to {first.name} and trains once, under that name"
-        for carrier in config.carriers
-        for first, *others in _equal_rows(config, carrier)
-        for row in others
-        if row.name != first.name
-    ]
-
-
-def small_windows(config: StudyConfig) -> list[str]:
-    """One sentence per share of `recent` below the smallest window of its carrier's replay."""
-    lines = []
-    for share in (share_of(config, carrier) for carrier in config.carriers):
-        supply = share.learner.supply
-        for each in (each for row in share.rows for each in row.method.adaptations if each.factory.name == "recent"):
-            wanted = each.filled().given["share"]
-            if wanted * supply.capacity < supply.floor:
-                lines.append(
-                    f"recent: share {wanted:g} of {supply.capacity:g} transitions is {supply.floor:g} "
-                    f"({100 * supply.floor / supply.capacity:.0f} %), its smallest window"
-                )
-    return list(dict.fromkeys(lines))

@@ -7,7 +7,6 @@ import dataclasses
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -21,12 +20,11 @@ from aesjax.registry import listed
 from aesjax.schedules import DriftProxy, together
 from aesjax.types import Levers, Signals
 from experiments.study import store
-from experiments.study.codec import Objects
-from experiments.study.config import StudyConfig, check_unchanged
-from experiments.study.folder import open_study
+from experiments.study.config import STEADY, StudyConfig, check_unchanged
+from experiments.study.folder import StudyFolder, open_study
 from experiments.study.method import Control, Method
-from experiments.study.program import Records, Share, check
-from experiments.study.warm import STEADY
+from experiments.study.process import check_numerics
+from experiments.study.program import Plan, Records, Share
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,15 +56,17 @@ class Replayed(NamedTuple):
     levers: Levers  # (R, n) each
 
 
-def load(directory: Path, objects: Objects = MappingProxyType({})) -> Recorded:
-    """Open the finished study in ``directory``; for ``objects`` see `open_study`.
+def load(study: StudyFolder) -> Recorded:
+    """The records of a finished study.
 
     Raises:
-      ValueError: it is unfinished or damaged, or recorded no proxies.
+      ValueError: it recorded no proxies, is damaged or has other random draws.
     """
-    study = open_study(directory, objects)
-    if not (directory / store.STREAMS).exists():
-        raise ValueError(f"{directory} has no {store.STREAMS}: its proxies were not recorded, run the study again")
+    check_numerics(study.directory, study.ended.manifest)
+    if not (study.directory / store.STREAMS).exists():
+        raise ValueError(
+            f"{study.directory} has no {store.STREAMS}: its proxies were not recorded, run the study again"
+        )
     strides = {name: part["updates_per_stream_sample"] for name, part in study.ended.manifest["parts"].items()}
     curves, streams = (study.ended.rows(name) for name in (store.CURVES, store.STREAMS))
     return Recorded(study.config, strides, study.ended.runs("finished"), curves, streams)
@@ -91,7 +91,7 @@ def share_of_method(study: Recorded, method: Method) -> Share:
         raise ValueError(f"control '{method.control.name}' plays a record; there is nothing to replay")
     settings = {carrier: study.config.settings[carrier]}
     alone = {"methods": (method,), "patterns": (STEADY,), "sweep": {}, "block": (), "settings": settings}
-    return check(dataclasses.replace(study.config, **alone))[carrier]
+    return Plan(dataclasses.replace(study.config, **alone)).shares[carrier]
 
 
 def obstacle(share: Share, method: Method, recorded: list[str]) -> str:
@@ -174,17 +174,17 @@ def _as_logged(state: Any, due: dict[str, jax.Array]) -> Levers:
     return state.levers._replace(window=share, **due)
 
 
-def records_of(config: StudyConfig, share: Share) -> Records:
+def records_of(share: Share) -> Records:
     """Record that each control of one carrier plays in every run; empty without controls.
 
     A record is replayed from the proxies, so it has a value for every recorded sample. A schedule that cannot be
     replayed and has no adaptations uses its weights at the evaluations.
     """
     controls = {row.name: row.method.control for row in share.rows if row.method.control is not None}
-    source = _source(config, share.carrier) if controls else None
+    source = _source(share.config, share.carrier) if controls else None
     played: dict[tuple[str, str, int], Played] = {}
     for name, control in controls.items():
-        for (pattern, seed), record in _record(source, config, control).items():
+        for (pattern, seed), record in _record(source, share.config, control).items():
             # One order per run, for all of its quantities.
             key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(pattern.encode()))
             played[name, pattern, seed] = CONTROLS[control.name].change(record, key, control.blocks)
@@ -196,7 +196,7 @@ def _source(config: StudyConfig, carrier: str) -> Recorded:
     path = directory / store.STREAMS
     if not path.is_file() or store.sha256(path) != config.controls["streams"]:
         raise ValueError(f"the record in {directory} is missing, or changed after the study was configured")
-    source = load(directory, config.at_hand)
+    source = load(open_study(directory, config.at_hand))
     check_unchanged(store.read_json(directory / store.CONFIG), config.to_json())
     apart = [name for name in _ALIKE if getattr(source.config, name) != getattr(config, name)]
     if source.config.settings.get(carrier) != config.settings[carrier]:

@@ -149,8 +149,8 @@ def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:
     return _CPU_GROUP if devices[0].platform == "cpu" and bytes_per_run <= _LARGEST_GROUPED_STATE else None
 
 
-class Plan(NamedTuple):
-    """Sizes of a sweep on the host."""
+class Intervals(NamedTuple):
+    """Evaluations of a run, and the training between them."""
 
     evaluations: int  # after the one at step 0
     interval: int  # vector steps between them
@@ -181,7 +181,7 @@ def sweep(
     runs: Any,
     labels: Sequence[Mapping[str, Any]],
     batches: Batches,
-    plan: Plan,
+    intervals: Intervals,
     *,
     begin: Callable[[Sequence[int], Any], Any] | None = None,
     saved: checkpoint.Saved | None = None,
@@ -206,14 +206,14 @@ def sweep(
             state = executables.init(data)
             state = state if begin is None else begin(padded, state)
         state = executables.place(state)
-        for number in range(at + 1, plan.evaluations + 1):
+        for number in range(at + 1, intervals.evaluations + 1):
             metrics: dict[str, Any] = {}
             if number > 0:
-                state, metrics = executables.chunk(state, data, jnp.int32((number - 1) * plan.interval))
-            step = number * plan.interval
+                state, metrics = executables.chunk(state, data, jnp.int32((number - 1) * intervals.interval))
+            step = number * intervals.interval
             metrics = executables.evaluate(state, data, jnp.int32(step)) | metrics
-            rows = frame_of(names, jax.device_get(metrics), step * plan.num_envs)
-            yield Evaluated(batch, number, names, state, rows, number == plan.evaluations)
+            rows = frame_of(names, jax.device_get(metrics), step * intervals.num_envs)
+            yield Evaluated(batch, number, names, state, rows, number == intervals.evaluations)
         state, at = None, -1
 
 

@@ -1,5 +1,6 @@
 """Training of a study in its folder, with progress, checkpoints, curves, streams and manifest."""
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +18,12 @@ from experiments.study import store
 from experiments.study.checkpoint import CheckpointError, changes_of, save_agents, save_snapshot, snapshots_at
 from experiments.study.folder import Claim
 from experiments.study.parts import add
-from experiments.study.prepare import Prepared, floor_of, optimum_of, prepare, small_windows
+from experiments.study.prepare import Prepared, floor_of, optimum_of
 from experiments.study.process import StopFlag
+from experiments.study.program import Plan
 from experiments.study.run import (
     Evaluated,
-    Plan,
+    Intervals,
     arranged,
     compile_program,
     load,
@@ -53,9 +55,10 @@ class Outcome(NamedTuple):
 
 
 def train(
-    study: Claim,
+    plan: Plan,
+    claim: Claim,
+    prepared: Sequence[Prepared],
     *,
-    prepared: Sequence[Prepared] | None = None,
     checkpoint_seconds: float = 30.0,
     command: str = "",
     quiet: bool = False,
@@ -66,7 +69,8 @@ def train(
     A resumed study whose training has ended is not changed. Added runs are joined with their study at the end.
 
     Args:
-      prepared: result of `prepare`, if it was called before the folder was locked.
+      claim: the folder, locked for this plan.
+      prepared: of the plan; its errors must occur before the folder is locked.
       command: the command that reproduces these results, for the manifest.
       quiet: show no progress.
       on_rows: called with the rows of every evaluation, one per run.
@@ -77,49 +81,48 @@ def train(
       Stopped: a simulator or a Gymnasium environment failed.
       Unwritable: results cannot be written, or the folder was removed; the latest checkpoint can be continued.
     """
-    config, directory = study.config, study.directory
-    with study.owner:
-        if study.resume and (directory / store.MANIFEST).exists():
+    config, directory = plan.config, claim.directory
+    with claim.owner:
+        if claim.resume and (directory / store.MANIFEST).exists():
             try:
                 results = store.open_results(directory)
                 results.check(store.CURVES)
             except ValueError as error:
                 raise Refused(f"--resume: {error}; remove its {store.MANIFEST} to train it again") from None
-            return _outcome(study, results.manifest["runs"])
-        with in_own_words(config.build_task().env, Stopped) as simulator:
-            prepared = prepare(config) if prepared is None else prepared
-            began, floor, trained = time.monotonic(), floor_of(config), {}
+            return _outcome(claim, results.manifest["runs"])
+        with in_own_words(plan.task.env, Stopped) as simulator:
+            began, floor, trained = time.monotonic(), floor_of(plan.world), {}
             with StopFlag() as stop:
-                for each in prepared:
-                    trained[each.share.carrier] = _train_share(study, each, stop, checkpoint_seconds, quiet, on_rows)
-            statuses = [status for each in trained.values() for status in each.statuses]
-            study.owner.check()
-            streams = pl.concat([each.streams for each in trained.values()], how="diagonal")
-            curves = pl.concat([each.curves for each in trained.values()], how="diagonal")
+                for ready in prepared:
+                    trained[ready.share.carrier] = _train_share(ready, claim, stop, checkpoint_seconds, quiet, on_rows)
+            claim.owner.check()
+            streams = pl.concat([share.streams for share in trained.values()], how="diagonal")
+            curves = pl.concat([share.curves for share in trained.values()], how="diagonal")
+            statuses = list(itertools.chain.from_iterable(share.statuses for share in trained.values()))
             store.write_rows(directory / store.STREAMS, streams)
             store.write_rows(directory / store.CURVES, arranged(curves, config.episodes))
             facts = {
-                "resumed": study.resume,
+                "resumed": claim.resume,
                 "wall_seconds": round(time.monotonic() - began, 2),
-                "parts": {carrier: each.facts for carrier, each in trained.items()},
+                "parts": {carrier: share.facts for carrier, share in trained.items()},
                 "floors": {config.task: floor},
                 "runs": statuses,
             }
             facts |= {"command": command} if command else {}
-            store.write_manifest(directory, facts | _facts(study, prepared, simulator))
-            return _outcome(study, statuses)
+            store.write_manifest(directory, facts | _facts(plan, prepared, simulator))
+            return _outcome(claim, statuses)
 
 
-def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[str, Any]:
+def _facts(plan: Plan, prepared: Sequence[Prepared], simulator: Any) -> dict[str, Any]:
     """Facts of a study in the manifest besides its training."""
-    config, task = study.config, study.config.build_task()
-    patterns = {name: config.patterns_known[name] for name in config.patterns}
-    begun = {each.share.carrier: each.warm.agents for each in prepared if each.warm is not None}
+    config = plan.config
+    patterns = {name: plan.world.patterns[name] for name in config.patterns}
+    begun = {ready.share.carrier: ready.warm.agents for ready in prepared if ready.warm is not None}
     changes = changes_of(config, prepared[0].share.learner)
     changes = {name: changes[name] for name in patterns if patterns[name].changes is not segment_starts}
-    env: Any = task.env  # `about` of a custom task may be anything
+    env: Any = plan.task.env  # `about` of a custom task may be anything
     some = {
-        "small_windows": small_windows(config),
+        "small_windows": plan.small_windows,
         "changes": changes and {config.task: changes},  # of the others: where segments begin
         "simulator": simulator and simulator.about,
         "physics": type(env).__module__.startswith("envs.physics.") and env.about,
@@ -127,8 +130,8 @@ def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[s
     }
     return {
         **store.environment(),
-        "oracle": {config.task: optimum_of(config)},
-        "inert": {config.task: list(task.inert)} if task.inert else {},
+        "oracle": {config.task: optimum_of(plan.world, config)},
+        "inert": {config.task: list(plan.task.inert)} if plan.task.inert else {},
         # For metrics and report, which have no registry of patterns.
         "patterns": {
             name: {"jumps": known.jumps, "recovery": known.jumps and known.holds, "summary": known.summary}
@@ -148,22 +151,23 @@ class _Trained(NamedTuple):
 
 
 def _train_share(
-    study: Claim,
     prepared: Prepared,
+    claim: Claim,
     stop: StopFlag,
     checkpoint_seconds: float,
     quiet: bool,
     on_rows: Callable[[pl.DataFrame], None] | None,
 ) -> _Trained:
-    config, share, batches, start = study.config, prepared.share, prepared.batches, time.monotonic()
-    place, name = study.directory / store.CHECKPOINTS / share.carrier, config.fingerprint()
-    plan = Plan(config.evaluations, config.interval(share.carrier), config.envs_of(share.carrier))
+    share, batches, start = prepared.share, prepared.batches, time.monotonic()
+    config, sizes = share.config, share.learner.sizes
+    place, name = claim.directory / store.CHECKPOINTS / share.carrier, config.fingerprint()
+    intervals = Intervals(config.evaluations, sizes.interval, sizes.num_envs)
     executables = compile_program(prepared.program, prepared.devices, batches.group)
     wanted = snapshots_at(config, share.learner)
     title, stream = f"{share.carrier}: {len(share.labels)} runs", None if quiet else sys.stdout
-    shown = Progress(plan, len(share.labels), batches.count, title, stream)
+    shown = Progress(intervals, len(share.labels), batches.count, title, stream)
     try:
-        saved = load(executables, prepared.program, prepared.runs, batches, place, name) if study.resume else None
+        saved = load(executables, prepared.program, prepared.runs, batches, place, name) if claim.resume else None
     except CheckpointError as error:
         raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
     frames = [] if saved is None else [saved.rows]
@@ -171,16 +175,16 @@ def _train_share(
         shown.note(note)
     written = time.monotonic()
     begin = None if prepared.warm is None else prepared.warm.begin
-    for now in sweep(executables, prepared.runs, share.labels, batches, plan, begin=begin, saved=saved):
-        study.owner.check()
+    for now in sweep(executables, prepared.runs, share.labels, batches, intervals, begin=begin, saved=saved):
+        claim.owner.check()
         frames.append(now.rows)
         shown.tick(now)
         if on_rows is not None:
             on_rows(now.rows)
         if now.number in wanted:
-            save_snapshot(study.directory, config, share.learner, now, shown.note)
+            save_snapshot(claim.directory, config, share.learner, now, shown.note)
         if now.last:  # before the checkpoint that marks this batch as done
-            save_agents(study.directory, config, share.carrier, now)
+            save_agents(claim.directory, config, share.carrier, now)
         due = time.monotonic() - written > checkpoint_seconds
         if stop.asked or due or (now.last and now.batch < batches.count - 1):
             frames, where = [pl.concat(frames, how="diagonal")], "a checkpoint is written"
@@ -201,14 +205,14 @@ def _train_share(
         "batch_size": batches.width,
         "seconds": round(time.monotonic() - start, 2),
     }
-    return _Trained(rows, streams, statuses_of(rows, config.envs_of(share.carrier)), facts)
+    return _Trained(rows, streams, statuses_of(rows, sizes.num_envs), facts)
 
 
-def _outcome(study: Claim, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
-    directory = study.owner.directory
-    if study.extended is not None:
+def _outcome(claim: Claim, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
+    directory = claim.owner.directory
+    if claim.extended is not None:
         try:
-            statuses = add(study.extended, directory, study.directory)["runs"]
+            statuses = add(claim.extended, directory, claim.directory)["runs"]
         except ValueError as error:
             raise Refused(f"--resume: {error}") from None
     lines = [
@@ -225,10 +229,10 @@ class Progress:
     If the stream cannot be written, the study continues without it.
     """
 
-    def __init__(self, plan: Plan, num_runs: int, batches: int, title: str, stream: TextIO | None):
+    def __init__(self, intervals: Intervals, num_runs: int, batches: int, title: str, stream: TextIO | None):
         self.stream, self.live = stream, stream is not None and stream.isatty()
-        self.plan, self.num_runs, self.total = plan, num_runs, batches * plan.evaluations
-        self._steps = plan.interval * plan.num_envs  # environment steps of an interval
+        self.evaluations, self.num_runs, self.total = intervals.evaluations, num_runs, batches * intervals.evaluations
+        self._steps = intervals.interval * intervals.num_envs  # environment steps of an interval
         self._ticks, self._since, self._line_at = 0, (0, 0.0), time.monotonic()
         self.note(f"{title}: compiling")
 
@@ -240,18 +244,18 @@ class Progress:
 
     def tick(self, now: Evaluated) -> None:
         """Show an evaluation: finished share of the study, environment steps per second, time left, and each method."""
-        done, clock = now.batch * self.plan.evaluations + now.number, time.monotonic()
+        done, clock = now.batch * self.evaluations + now.number, time.monotonic()
         text = f"{100 * done / self.total:5.1f} %  step {now.number * self._steps:,}"
         self._ticks += 1
         if self._ticks < 3:  # the evaluation is compiled first, then the training step
             self._since = done, clock
         else:
             worked, elapsed = done - self._since[0], clock - self._since[1]
-            rate = worked * self._steps * self.num_runs * self.plan.evaluations / self.total / elapsed
+            rate = worked * self._steps * self.num_runs * self.evaluations / self.total / elapsed
             left = timedelta(seconds=round((self.total - done) * elapsed / worked))
             text += f"  {rate:,.0f} environment steps/s  {left} left"
         text = "  ".join([text, *_methods(now.rows)[:8]])
-        if now.number == self.plan.evaluations or (not self.live and clock - self._line_at > 10.0):
+        if now.number == self.evaluations or (not self.live and clock - self._line_at > 10.0):
             self._line_at = clock
             self.note(text)
         elif self.live:

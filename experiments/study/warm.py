@@ -27,14 +27,13 @@ from agents.train import Learner
 from experiments.study import store
 from experiments.study.checkpoint import agent_like, load_agent
 from experiments.study.codec import Objects
-from experiments.study.config import StudyConfig
+from experiments.study.config import STEADY
 from experiments.study.folder import open_study, writing
 from experiments.study.process import check_numerics
-from experiments.study.program import Share, share_of
+from experiments.study.program import Plan, Share
 from experiments.study.store import EXPORTED, agent_files
 
 FORMAT = 1  # of exported agents
-STEADY = "steady"
 _SAME = ("task", "options", "altered_by", "observation_size", "action_size", "observe")  # fields that a task may lack
 
 
@@ -54,9 +53,9 @@ class Warm(NamedTuple):
     agents: list[dict[str, Any]]  # per seed, for the manifest: its agent
 
 
-def nature_of(learner: Learner, config: StudyConfig) -> dict[str, Any]:
+def nature_of(share: Share) -> dict[str, Any]:
     """Settings that must match between the training of agents and a study that starts from them, plain JSON."""
-    task, own = learner.world.task, config.settings[learner.spec.name]
+    config, learner, task = share.config, share.learner, share.learner.world.task
     named = {channel.name for channel in task.channels}
     nature = {
         "task": config.task,
@@ -66,7 +65,7 @@ def nature_of(learner: Learner, config: StudyConfig) -> dict[str, Any]:
         "observation_size": task.env.spec.obs_size,
         "action_size": task.env.spec.action_size,
         "config": dataclasses.asdict(learner.agent.config),
-        "hyper": {k: float(v) for k, v in learner.spec.hyper(**own.hyper)._asdict().items()},
+        "hyper": {k: float(v) for k, v in learner.spec.hyper(**config.settings[share.carrier].hyper)._asdict().items()},
     }
     if config.observe:
         nature["observe"] = {c.name: [c.low, c.high] for c in task.channels}
@@ -124,7 +123,7 @@ def _trained(directory: Path, carrier: str, run: Mapping[str, Any], objects: Obj
 
     agent_files(directory, [carrier])
     study = open_study(directory, objects)
-    config, share = study.config, share_of(study.config, carrier)
+    config, share = study.config, Plan(study.config).share(carrier)
     finished, curves = study.ended.runs("finished"), study.ended.rows(store.CURVES)
     good = [label for label in share.labels if (label["method"], label["pattern"], label["seed"]) in finished]
     good = [label for label in good if run.items() <= {**label, "step": config.steps}.items()]
@@ -143,7 +142,7 @@ def _trained(directory: Path, carrier: str, run: Mapping[str, Any], objects: Obj
         last = curves.filter(pl.col("method") == method, carrier=carrier, pattern=pattern, seed=label["seed"])
         last = last.sort("step").row(-1, named=True)
         runs.append({name: last[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")})
-    nature = nature_of(share.learner, config)
+    nature = nature_of(share)
     nature["hyper"] |= next(row.method.hyper for row in share.rows if row.name == method)
     agents = [_named(share.learner, load_agent(directory, config, share.learner, label).agent) for label in good]
     return Agents(nature, runs, {name: np.stack([agent[name] for agent in agents]) for name in agents[0]})
@@ -165,19 +164,19 @@ def _exported(directory: Path, carrier: str) -> Agents:
         return Agents(entry["nature"], entry["runs"], dict(arrays))
 
 
-def warm_of(config: StudyConfig, share: Share, runs: Any) -> Warm | None:
+def warm_of(share: Share, runs: Any) -> Warm | None:
     """Initial agents of the batched ``runs`` of a share; None if they start with new agents.
 
     A run uses the agent trained with its seed; other seeds use the available agents in order.
     """
-    given, carrier = config.warm_start, share.carrier
+    config, given, carrier = share.config, share.config.warm_start, share.carrier
     if not given:
         return None
     directory = Path(given["from"])
     if store.digest(agent_files(directory, config.carriers)) != given["sha256"]:
         raise ValueError(f"the agents in {directory} are not those that the study was configured with")
     agents = read(directory, carrier, given.get("run", {}), config.at_hand)
-    ours, like = nature_of(share.learner, config), _named(share.learner, agent_like(share.learner))
+    ours, like = nature_of(share), _named(share.learner, agent_like(share.learner))
     if misfit := _misfit(share.learner.spec, agents.nature, ours):
         raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' {misfit}")
     if "observe" in ours and "observe" not in agents.nature:

@@ -4,7 +4,11 @@ import dataclasses
 
 from experiments.session.study import Study
 from experiments.study.config import configured
+from experiments.study.folder import claim
+from experiments.study.prepare import prepare
+from experiments.study.program import Plan
 from experiments.study.text import parse_methods
+from experiments.study.train import train
 
 
 def config_of(carriers="sac", schedules="baseline", **options):
@@ -19,3 +23,10 @@ def small_ppo(schedules="baseline", evaluations=5, rollout=8, **options):
     own = config.settings["ppo"]
     settings = {"ppo": dataclasses.replace(own, config={**own.config, "rollout": rollout, "hidden": (8,)})}
     return dataclasses.replace(config, evaluations=evaluations, episodes=1, settings=settings)
+
+
+def train_study(config, directory, resume=False, **options):
+    """Train a study into a folder."""
+    plan = Plan(config)
+    prepared = prepare(plan)
+    return train(plan, claim(config, directory, resume=resume), prepared, **options)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.study.program import runs_of, share_of
+from experiments.study.program import Plan, runs_of
 from experiments.study.run import compile_program
 from tests.experiments.configs import config_of
 
@@ -32,7 +32,7 @@ def sweep():
             compiled[str(kwargs.get("fun_name"))] += 1
 
     config = small_config(patterns="steady,abrupt,mixed", seeds="1:2", sweep=("kappa=0.3,1",))
-    share = share_of(config, "sac")
+    share = Plan(config).share("sac")
     program, runs = share.program(), runs_of(share, {})
     once = {name: chex.assert_max_traces(function, n=1) for name, function in program._asdict().items()}
     executables = compile_program(program._replace(**once))

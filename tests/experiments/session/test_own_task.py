@@ -10,7 +10,7 @@ from PIL import Image
 
 from experiments import Results, Study
 from experiments.cli import main
-from experiments.study.program import runs_of, share_of
+from experiments.study.program import Plan, runs_of
 from experiments.study.train import Progress
 from experiments.study.warm import warm_of
 from tests.refusals import refused
@@ -106,8 +106,8 @@ def test_a_task_of_a_module_goes_through_all_commands(tmp_path, monkeypatch, cap
     starts = {}
     for start in ("a", Results.open("a"), opened[0], policies[1]):
         config = Study(thermo.make, "ppo", "abrupt", **options, start=start).config
-        share = share_of(config, "ppo")
-        warm = warm_of(config, share, runs_of(share, {}))
+        share = Plan(config).share("ppo")
+        warm = warm_of(share, runs_of(share, {}))
         starts[type(start)] = [agent["trained"] for agent in warm.agents]
     assert starts[str] == starts[Results]
     assert starts[type(policies[1])][0] == starts[str][0]

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,8 @@ from envs.toy.multigoal import TASK
 from experiments import Method, Results, Study
 from experiments.cli import main
 from experiments.paper.record import read
+from experiments.session import results as session_results
+from experiments.study import config, program
 from experiments.study.config import config_from_json
 from experiments.study.text import text_of
 from tests.imports import ROOT
@@ -56,6 +59,33 @@ def test_a_finished_study_is_opened_and_another_one_refused(study, results):
     assert Results.open(results.directory).methods == results.methods
     with pytest.raises(ValueError, match=r"has another configuration .*steps: 1600 -> 4000"):
         Study("toy", methods=study.methods, **{**SIZES, "steps": 4000}).run(out=results.directory)
+
+
+def test_a_study_is_configured_checked_and_built_once_and_a_stored_one_not_at_all(tmp_path, monkeypatch):
+    calls = Counter()
+
+    def counting(module, name):
+        function = getattr(module, name)
+
+        def counted(*given, **options):
+            calls[name] += 1
+            return function(*given, **options)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for module in (config, program, session_results):
+        counting(module, "configured")
+    for name in ("_check_share", "learner_of", "World"):
+        counting(program, name)
+    study = Study("toy", ["ppo", "ppo+aes"], "abrupt", 2, steps=320, num_envs=8, evaluations=4, episodes=1, segments=2)
+    results = study.run(tmp_path / "a", quiet=True)
+    assert results.compare("ppo+aes", "ppo", metric="return")["pairs"].to_list() == [2]
+    stored = Results.open(results.directory)
+    assert stored.compare("ppo+aes", "ppo", metric="return").equals(results.compare("ppo+aes", "ppo", metric="return"))
+    assert calls == {"configured": 1, "_check_share": 1, "learner_of": 1, "World": 1}
+    for seed in (1, 2):
+        stored.policy("PPO", "abrupt", seed)
+    assert calls == {"configured": 1, "_check_share": 1, "learner_of": 2, "World": 2}
 
 
 def test_frames_have_a_row_per_run_and_evaluation(results):

@@ -11,9 +11,7 @@ from PIL import Image
 from experiments import Results
 from experiments.cli import main
 from experiments.session.video import film
-from experiments.study.folder import claim
-from experiments.study.train import train
-from tests.experiments.configs import small_ppo
+from tests.experiments.configs import small_ppo, train_study
 
 STEPS, EPISODE = 3200, 50
 
@@ -22,7 +20,7 @@ STEPS, EPISODE = 3200, 50
 def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("video") / "study"
     config = small_ppo("aes,aes_r", patterns="steady,abrupt", seeds=2, steps=STEPS)
-    train(claim(config, directory, resume=False))
+    train_study(config, directory)
     return Results.open(directory)
 
 

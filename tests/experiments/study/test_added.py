@@ -12,8 +12,9 @@ from polars.testing import assert_frame_equal
 from experiments.study import folder, parts, store
 from experiments.study.checkpoint import load_agent
 from experiments.study.folder import claim, missing, open_study
+from experiments.study.prepare import prepare
 from experiments.study.process import numerics
-from experiments.study.program import share_of
+from experiments.study.program import Plan
 from experiments.study.train import Refused, train
 from tests.experiments.configs import config_of, small_ppo
 
@@ -27,7 +28,10 @@ def config(seeds, **options):
 def trained(config, out):
     """Train a study, or the rest of it, into a folder."""
     added = missing(config, out)
-    train(claim(config, out, resume=(out / store.CONFIG).exists(), added=added), quiet=True, command="aesjax run")
+    plan = Plan(added or config)
+    prepared = prepare(plan)
+    claimed = claim(config, out, resume=(out / store.CONFIG).exists(), added=added)
+    train(plan, claimed, prepared, quiet=True, command="aesjax run")
     return out
 
 
@@ -71,7 +75,7 @@ def test_a_study_with_an_added_seed_is_the_one_that_had_it_from_the_start(finish
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
     assert sum(run["seed"] == 2 for run in ours["runs"]) == 4
     study = open_study(out)
-    share = share_of(study.config, "ppo")
+    share = Plan(study.config).share("ppo")
     for label in share.labels:
         assert load_agent(out, study.config, share.learner, label).step == 3200
     assert not (out / store.ADDED).exists()

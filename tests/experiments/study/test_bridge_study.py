@@ -15,11 +15,10 @@ from agents.common import LoopConfig, Run, make_program
 from envs.bridge import build
 from envs.world import World
 from experiments.cli import main
-from experiments.study.folder import claim
 from experiments.study.store import read_rows
-from experiments.study.train import Stopped, train
+from experiments.study.train import Stopped
 from tests.envs.bridge.common import ROOT, reference, short, torch
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, train_study
 from tests.programs import chosen, floats
 from tests.quick import quick
 
@@ -56,9 +55,9 @@ def trained(world, carrier, chunks=3):
 def test_agents_train_through_a_worker_as_on_the_native_task_under_drift(carrier):
     """Up to how XLA rounds what it fuses, with the task compiled inside."""
     task = build("bridge:tests.envs.bridge.common:short_ant", quantum=0.0)
-    state, curves = trained(World(task, 75), carrier)
+    state, curves = train_study(World(task, 75), carrier)
     task.env.close()
-    expected, native = trained(reference(task, short(), 75), carrier)
+    expected, native = train_study(reference(task, short(), 75), carrier)
     chex.assert_trees_all_close((curves, state.agent), (native, expected.agent), rtol=1e-4, atol=1e-6)
     assert curves[0][0]["valid_fraction"] < 1.0
     assert len({float(e["drift"][0]) for _, e in curves}) > 1
@@ -73,12 +72,12 @@ def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(tmp_path, mon
     config = config_of("sac", "aes_r", task=mortal, patterns="abrupt", seeds=2, num_envs=4)
     config = dataclasses.replace(config, steps=800, evaluations=5, replay_capacity=200)
     with pytest.raises(Stopped, match="exit code 17"):
-        train(claim(config, folder, resume=False), checkpoint_seconds=0.0)
+        train_study(config, folder, checkpoint_seconds=0.0)
     assert not fate.exists()
     newest = sorted((folder / "checkpoints" / "sac").glob("[0-9]*"))[-1]
     saved = pl.read_parquet(newest / "rows.parquet")
     assert saved.height > 2
-    outcome = train(claim(config, folder, resume=True), checkpoint_seconds=0.0)
+    outcome = train_study(config, folder, resume=True, checkpoint_seconds=0.0)
     assert not outcome.diverged
     curves = read_rows(outcome.curves)
     assert curves.height == 2 * 6

@@ -7,11 +7,9 @@ import polars as pl
 import pytest
 
 from experiments.study.config import config_from_json
-from experiments.study.folder import claim
-from experiments.study.program import share_of
+from experiments.study.program import Plan
 from experiments.study.replay import records_of
-from experiments.study.train import train
-from tests.experiments.configs import small_ppo
+from tests.experiments.configs import small_ppo, train_study
 from tests.refusals import refused
 
 STEPS, EVALUATIONS = 3200, 50
@@ -26,7 +24,7 @@ def small(schedules, **options):
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     directory = tmp_path_factory.mktemp("controls") / "study"
-    train(claim(small(",".join(SCHEDULES), seeds="1:2"), directory, resume=False))
+    train_study(small(",".join(SCHEDULES), seeds="1:2"), directory)
     return directory
 
 
@@ -37,7 +35,7 @@ def played(study):
     names += [f"permuted:of={RESPONDING}", "constant_at_mean:of=aes_r:gain=4"]
     config = small(",".join(names), seeds="1:2", controls_from=study)
     assert config_from_json(config.to_json()).to_json() == config.to_json()
-    train(claim(config, directory, resume=False))
+    train_study(config, directory)
     return directory, config
 
 
@@ -64,7 +62,7 @@ def test_a_record_played_back_is_the_run_it_came_from(study, played, of):
 
 def test_a_permuted_record_has_the_same_values_at_other_times_and_as_many_refreshes(study, played):
     directory, config = played
-    records = records_of(config, share_of(config, "ppo"))
+    records = records_of(Plan(config).share("ppo"))
     same, other = (records[f"PPO+{c}({RESPONDING})", "abrupt", 2] for c in ("playback", "permuted"))
     np.testing.assert_array_equal(np.sort(other.weight), np.sort(same.weight))
     np.testing.assert_allclose(other.levers.rate / other.weight, same.levers.rate[0] / same.weight[0], rtol=1e-4)
@@ -80,7 +78,7 @@ def test_a_constant_at_the_mean_is_the_mean_of_the_run_it_came_from(study, playe
     directory, config = played
     weights = curves(directory, "PPO+constant_at_mean(aes_r:gain=4)", "entropy_weight")[1:]
     assert np.ptp(weights) == 0.0
-    record = records_of(config, share_of(config, "ppo"))["PPO+playback(aes_r:gain=4)", "abrupt", 1]
+    record = records_of(Plan(config).share("ppo"))["PPO+playback(aes_r:gain=4)", "abrupt", 1]
     np.testing.assert_allclose(weights[0], record.weight.mean(), rtol=1e-5)
     assert weights[0] > 0.01
 
@@ -118,7 +116,7 @@ def test_a_record_that_does_not_fit_is_refused(study, tmp_path, capsys):
 def test_runs_that_the_record_does_not_have_are_named(study, of, seeds, says):
     config = small(f"permuted:of={of}", seeds=seeds, controls_from=study)
     with pytest.raises(ValueError, match=says):
-        records_of(config, share_of(config, "ppo"))
+        records_of(Plan(config).share("ppo"))
 
 
 def test_a_record_that_was_changed_is_refused(study, tmp_path):
@@ -126,4 +124,4 @@ def test_a_record_that_was_changed_is_refused(study, tmp_path):
     config = small("permuted:of=aes_r:gain=4", seeds="1", controls_from=copy)
     (copy / "streams.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="is missing, or changed after the study was configured"):
-        records_of(config, share_of(config, "ppo"))
+        records_of(Plan(config).share("ppo"))

@@ -8,6 +8,7 @@ import pytest
 from experiments.cli import main
 from experiments.session.forecast import Seconds, forecast, shortened
 from experiments.study.prepare import prepare, results_bytes
+from experiments.study.program import Plan
 from tests.experiments.configs import config_of
 from tests.experiments.conftest import small_config
 from tests.refusals import refused
@@ -17,8 +18,9 @@ FAST = "--task toy_multigoal_classic --steps 2000 --patterns steady --schedules 
 
 def test_sizes_are_those_of_the_study_and_the_memory_adds_up():
     config = small_config(patterns="abrupt", schedules="baseline", seeds="1:3")
-    (prepared,) = prepare(config)
-    lines = forecast(config, [prepared], seconds=0.1)
+    plan = Plan(config)
+    (prepared,) = prepare(plan)
+    lines = forecast(plan, [prepared], seconds=0.1)
     count, width = prepared.batches.count, prepared.batches.width
     assert f"{prepared.share.learner.updates:,} updates, " in lines[0]
     assert lines[0].endswith(f"{count} batches of {width}")

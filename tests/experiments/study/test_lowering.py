@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from envs import isaac, mujoco
-from experiments.study.program import runs_of, share_of
+from experiments.study.program import Plan, runs_of
 from experiments.study.run import compile_program
 from tests.experiments.configs import config_of
 
@@ -26,7 +26,7 @@ STUDIES = [
 
 def traced(task, carrier, schedules, **options):
     """The three executables of two runs, traced: name -> what can be lowered."""
-    share = share_of(config_of(carrier, schedules, task=task, patterns="abrupt", **options), carrier)
+    share = Plan(config_of(carrier, schedules, task=task, patterns="abrupt", **options)).share(carrier)
     runs, executables = runs_of(share, {}), compile_program(share.program(), jax.devices()[:1])
     rest = (jax.eval_shape(executables.init, runs), runs, jnp.int32(0))
     return {

@@ -14,8 +14,7 @@ from experiments.session.study import Study
 from experiments.study.codec import decode, encode
 from experiments.study.config import config_from_json, configured
 from experiments.study.method import Control, Method
-from experiments.study.prepare import notes_of
-from experiments.study.program import check, rows_of, share_of, small_windows
+from experiments.study.program import Plan, rows_of
 from experiments.study.text import parse_method, parse_method_with_carrier, text_of
 from tests.experiments.configs import config_of
 
@@ -102,7 +101,7 @@ def test_a_method_that_no_text_describes_has_none(method):
     with pytest.raises(ValueError, match="use Python"):
         text_of(method)
     config = configured(Study("toy", method))
-    check(config)
+    assert Plan(config).shares
     assert config_from_json(config.to_json()) == config
 
 
@@ -204,7 +203,7 @@ def test_methods_are_named_by_their_adaptations_and_by_every_number_that_is_not_
     drivers = {row.rule: row.method.driver.factory.name for row in rows_of(config, "sac")}
     assert drivers["auto+window"] == drivers["aes_r+window+rate"] == "aes_r"
     assert drivers["oracle+forget"] == "oracle"
-    check(config)
+    assert Plan(config).shares
     assert config_from_json(config.to_json()) == config
     plain = config_of(schedules="baseline,aes,aes:kappa=1,aes:kappa=0.3,aes:proxy=td_mean:coupling=1,fixed")
     assert names(plain) == ["SAC", "SAC+AES", "SAC+AES[kappa=0.3]", "SAC+AES[coupling=1,proxy=td_mean]", "SAC+fixed"]
@@ -214,7 +213,7 @@ def test_a_baseline_that_is_fixed_is_not_trained_twice():
     config = config_of("sac,ppo", "baseline,fixed,aes", patterns="abrupt")
     assert names(config, "sac") == ["SAC", "SAC+fixed", "SAC+AES"]
     assert names(config, "ppo") == ["PPO", "PPO+AES"]
-    assert notes_of(config) == [
+    assert Plan(config).notes == [
         "without the pattern steady there will be no nAUC and no DropRatio; add it to --patterns",
         "PPO+fixed is equal to PPO and trains once, under that name",
     ]
@@ -233,7 +232,7 @@ def test_an_axis_multiplies_the_methods_that_leave_it_open_and_no_others():
         ("kapa=3", "--sweep varies 'kapa', which nothing in the study reads"),
     ):
         with pytest.raises(ValueError, match=message):
-            check(config_of(sweep=(sweep,)))
+            assert Plan(config_of(sweep=(sweep,))).shares
 
 
 @pytest.mark.parametrize(
@@ -249,7 +248,7 @@ def test_an_axis_multiplies_the_methods_that_leave_it_open_and_no_others():
 )
 def test_a_schedule_that_a_carrier_cannot_feed_is_refused_with_the_reason(carrier, schedule, message):
     with pytest.raises(ValueError, match=message):
-        check(config_of(carrier, schedule))
+        assert Plan(config_of(carrier, schedule)).shares
 
 
 def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
@@ -258,7 +257,7 @@ def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
     assert (config.interval("sac"), config.interval("ppo")) == (200, 25)
     assert config.settings["ppo"].config["rollout"] == 25  # what fits between two evaluations
     assert config_of("ppo", preset="paper").settings["ppo"].config["rollout"] == 125
-    sac, ppo = (share_of(config, carrier) for carrier in ("sac", "ppo"))
+    sac, ppo = (Plan(config).share(carrier) for carrier in ("sac", "ppo"))
     assert (sac.learner.updates, ppo.learner.updates) == (20_000 - 200, 2500 // 25 * 40)
     for a, b in zip(*(share.learner.world.drift("abrupt", 1).realisation for share in (sac, ppo)), strict=True):
         assert (a == b).all()
@@ -267,8 +266,8 @@ def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
 def test_a_share_of_recent_below_the_smallest_window_is_named_with_the_share_that_acts():
     methods = "fixed+recent:share=0.05,fixed+recent:share=0.6,aes_r+recent:share=0.05,fixed+recent,fixed"
     config = config_of("sac", methods, steps=20_000)
-    assert small_windows(config) == [
+    assert Plan(config).small_windows == [
         "recent: share 0.05 of 1000 transitions is 512 (51 %), its smallest window",
         "recent: share 0.25 of 1000 transitions is 512 (51 %), its smallest window",
     ]
-    assert not small_windows(config_of("sac", methods, steps=400_000))
+    assert not Plan(config_of("sac", methods, steps=400_000)).small_windows

@@ -10,8 +10,8 @@ from agents import CARRIERS
 from envs.mujoco import TASKS
 from experiments.presets import PRESETS
 from experiments.study.config import config_from_json
-from experiments.study.program import check, runs_of, share_of
-from experiments.study.run import Batches, Plan, compile_program, load, ordered, statuses_of, sweep
+from experiments.study.program import Plan, runs_of
+from experiments.study.run import Batches, Intervals, compile_program, load, ordered, statuses_of, sweep
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
@@ -27,7 +27,7 @@ def study(task="hopper", **options):
 def test_every_preset_builds_every_carrier_on_every_task(task, preset):
     config = study(task, carriers="all", schedules="baseline,aes,aes_r", preset=preset)
     assert config.carriers == tuple(CARRIERS)
-    check(config)
+    assert Plan(config).shares
     assert config_from_json(config.to_json()) == config
     for carrier in config.carriers:
         assert config.interval(carrier) * config.evaluations * config.envs_of(carrier) == config.steps
@@ -49,7 +49,7 @@ def test_the_paper_preset_has_the_published_numbers():
     long = {"halfcheetah", "walker2d"}
     assert {task: of("meow") for task, of in warmups.items()} == {t: 10_000 if t in long else 5_000 for t in TASKS}
     walker = study("walker2d", carriers="sac,meow", preset="mujoco-paper", seeds="1")
-    assert [walker.steps - share_of(walker, carrier).learner.updates for carrier in walker.carriers] == [5_000, 10_000]
+    assert [walker.steps - share.learner.updates for share in Plan(walker).shares.values()] == [5_000, 10_000]
     assert hopper["ppo"].base == 2.29519e-3
     assert hopper["sac"].config["actor_delay"] == 2
     assert PRESETS["halfcheetah"]["mujoco-paper"].carriers["meow"].config["log_sigma_max"] == 2.0
@@ -89,7 +89,7 @@ def small_study():
 @pytest.mark.slow
 def test_a_stopped_study_resumes_to_the_same_numbers_and_logs_what_drifts(tmp_path):
     """Also by another process, whose physics engine starts with nothing."""
-    share, batches, plan = share_of(small_study(), "sac"), Batches(2, 1, 1), Plan(5, INTERVAL, 2)
+    share, batches, plan = Plan(small_study()).share("sac"), Batches(2, 1, 1), Intervals(5, INTERVAL, 2)
     program, runs = share.program(), runs_of(share, {})
     executables = compile_program(program)
     frames = []

@@ -12,10 +12,9 @@ from experiments.paper.record import gather
 from experiments.report import write_report
 from experiments.report.merge import merge_studies
 from experiments.study.config import OBSERVED
-from experiments.study.folder import claim
 from experiments.study.prepare import prepare
-from experiments.study.train import train
-from tests.experiments.configs import small_ppo
+from experiments.study.program import Plan
+from tests.experiments.configs import small_ppo, train_study
 
 
 def small(**options):
@@ -26,13 +25,13 @@ def small(**options):
 @pytest.fixture(scope="module")
 def observing(tmp_path_factory):
     directory = tmp_path_factory.mktemp("observe") / "study"
-    train(claim(small(observe="drift"), directory, resume=False))
+    train_study(small(observe="drift"), directory)
     return directory
 
 
 @pytest.fixture(scope="module")
 def blind(observing):
-    train(claim(small(), observing.parent / "blind", resume=False))
+    train_study(small(), observing.parent / "blind")
     return observing.parent / "blind"
 
 
@@ -57,7 +56,7 @@ def test_reports_name_the_reference_and_other_commands_keep_it_apart_from_method
 
 def test_agents_that_observed_the_drift_cannot_begin_without_it(observing):
     with pytest.raises(ValueError, match="observed the true drift, which this study does not"):
-        prepare(small(start=observing))
+        prepare(Plan(small(start=observing)))
 
 
 def test_a_video_shows_what_the_policy_does_with_the_drift(observing, tmp_path):

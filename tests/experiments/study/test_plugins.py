@@ -20,7 +20,7 @@ from experiments.study import method as plugins
 from experiments.study.config import check_unchanged, config_from_json, configured
 from experiments.study.folder import begun
 from experiments.study.method import Method
-from experiments.study.program import check, rows_of
+from experiments.study.program import Plan, rows_of
 from experiments.study.text import parse_method, text_of
 from experiments.study.train import Interrupted, Progress
 from tests.experiments.configs import config_of
@@ -108,7 +108,7 @@ OBJECTS = [
 def test_a_configuration_holds_the_source_of_every_object_and_reading_it_imports_nothing(outside, words, row, tmp_path):
     registered = [dict(kind.registered) for kind in plugins.KINDS.values()]
     config = study(**{name: text.format(m=outside) for name, text in words.items()})
-    check(config)
+    assert Plan(config).shares
     assert names(config) == [row]
     assert [dict(kind.registered) for kind in plugins.KINDS.values()] == registered
     [method] = config.methods
@@ -233,7 +233,7 @@ def test_objects_that_cannot_be_used_are_refused_in_one_sentence(outside, tmp_pa
     for part, content in texts.items():
         (tmp_path / f"{outside}_{part}.py").write_text(content)
     with pytest.raises((ValueError, KeyError)) as error:
-        check(study(carriers="sql" if "picky" in name else "sac", schedules=name.format(m=outside)))
+        assert Plan(study(carriers="sql" if "picky" in name else "sac", schedules=name.format(m=outside))).shares
     assert text.format(m=outside) in str(error.value)
     assert len(str(error.value).splitlines()) == 1
 

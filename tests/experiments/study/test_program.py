@@ -7,7 +7,7 @@ import pytest
 
 from experiments.session.study import Study
 from experiments.study.config import configured
-from experiments.study.program import check, runs_of, share_of
+from experiments.study.program import Plan, runs_of
 from experiments.study.run import compile_program, take
 from tests.experiments.conftest import small_config
 
@@ -66,7 +66,7 @@ def test_an_evaluation_at_a_change_point_sees_the_new_environment(sweep):
 def test_a_run_alone_is_the_run_inside_the_program(sweep):
     index = rows(sweep, method="SAC+AES-R", pattern="abrupt", seed=2)[0]
     config = small_config(schedules="aes_r", patterns="abrupt", seeds="2")
-    share = share_of(config, "sac")
+    share = Plan(config).share("sac")
     executables = compile_program(share.program(), jax.devices()[:1])
     data = executables.place(take(runs_of(share, {}), [0]))
     state, _ = executables.chunk(executables.init(data), data, jnp.int32(0))
@@ -93,7 +93,7 @@ def test_the_logs_say_what_each_schedule_did(sweep):
 @pytest.mark.parametrize("num_envs", [96, 256])
 def test_any_number_of_environments_fits_the_newest_transitions_that_fresh_proxies_read(num_envs):
     config = configured(Study("toy", "sac+aes_r", num_envs=num_envs, steps=200 * num_envs))
-    share = check(config)["sac"]
+    share = Plan(config).shares["sac"]
     jax.eval_shape(share.program().init, jax.tree.map(lambda leaf: leaf[0], runs_of(share, {})))
     assert config.envs_of("sac") == num_envs
     assert config.warmup % num_envs == 0

@@ -9,15 +9,14 @@ import pytest
 
 import envs
 from envs.world import World
-from experiments.study.folder import claim
 from experiments.study.prepare import optimum_of
-from experiments.study.train import train
-from tests.experiments.configs import config_of
+from experiments.study.program import Plan
+from tests.experiments.configs import config_of, train_study
 
 
 def test_every_seed_has_the_optimum_of_its_own_drift_and_without_drift_all_have_one():
     config = config_of(steps=4000, patterns="steady,abrupt", seeds=3)
-    optimum = optimum_of(config)
+    optimum = optimum_of(Plan(config).world, config)
     paths = np.array([optimum["abrupt"][seed] for seed in ("1", "2", "3")])
     assert paths.shape == (3, config.evaluations + 1)
     assert np.ptp(paths[:, -1]) > 0.1  # the last goals of the seeds differ
@@ -32,7 +31,7 @@ def test_every_seed_has_the_optimum_of_its_own_drift_and_without_drift_all_have_
 @pytest.mark.parametrize("carrier", ["sac", "ppo"])
 def test_ninety_per_cent_of_the_optimum_on_the_steady_task(carrier, tmp_path):
     config = dataclasses.replace(config_of(carrier, seeds=2, preset="paper", steps=24_000), evaluations=10)
-    outcome = train(claim(config, tmp_path / "study", resume=False))
+    outcome = train_study(config, tmp_path / "study")
     curves = pl.read_parquet(outcome.curves)
     best = float(envs.optimal_return("toy")(jnp.zeros((1, 2)))[0])
     final = curves.filter(pl.col("step") == 24_000)["return_mean"]

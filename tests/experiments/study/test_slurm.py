@@ -22,7 +22,7 @@ from polars.testing import assert_frame_equal
 from experiments.cli import main
 from experiments.study.checkpoint import load_agent
 from experiments.study.folder import open_study
-from experiments.study.program import blocks_of, share_of
+from experiments.study.program import Plan, blocks_of
 from experiments.study.slurm import StudyPlan, read_plan
 from tests.refusals import refused
 from tests.waiting import wait_until
@@ -219,7 +219,7 @@ def test_an_array_job_is_queued_again_and_its_last_part_joins_the_study(whole, t
     assert manifests[0]["runs"] == manifests[1]["runs"]
     assert not any("--block" in manifest["command"] for manifest in manifests)
     config = open_study(trained).config
-    share = share_of(config, "sac")
+    share = Plan(config).share("sac")
     assert [load_agent(trained, config, share.learner, share.labels[run]).step for run in (0, 7)] == [400, 400]
     assert main(["join", str(trained)]) == 0
     assert "joined before" in capsys.readouterr().out

@@ -11,7 +11,7 @@ import pytest
 
 from aesjax.types import Program
 from experiments.study import checkpoint
-from experiments.study.run import Batches, Plan, compile_program, load, ordered, plan_batches, stack, sweep
+from experiments.study.run import Batches, Intervals, compile_program, load, ordered, plan_batches, stack, sweep
 from experiments.study.train import Progress
 
 # A run is a number; its state counts up by it; an interval is three steps.
@@ -20,7 +20,7 @@ COUNTER = Program(
     chunk=lambda state, run, step: (state + 3 * run, {"entropy_weight": run, "at": step + 0.0}),
     evaluate=lambda state, run, step: {"return_mean": state, "drift": jnp.stack([run, -run])},
 )
-PLAN = Plan(evaluations=4, interval=3, num_envs=2)
+PLAN = Intervals(evaluations=4, interval=3, num_envs=2)
 
 
 def labels(count):

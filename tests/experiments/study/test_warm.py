@@ -23,15 +23,15 @@ from experiments.cli import main
 from experiments.study import replay
 from experiments.study.checkpoint import load_agent
 from experiments.study.config import config_from_json
-from experiments.study.folder import claim, writing
+from experiments.study.folder import open_study, writing
 from experiments.study.process import DRAWS, numerics
-from experiments.study.program import runs_of, share_of
+from experiments.study.program import Plan, runs_of
 from experiments.study.run import compile_program, take
-from experiments.study.train import Interrupted, Progress, train
+from experiments.study.train import Interrupted, Progress
 from experiments.study.warm import Agents, export_agents, nature_of, read, warm_of, widened
 from tests.agents.small import small as small_carrier
 from tests.agents.test_carriers_contract import ALL
-from tests.experiments.configs import config_of, small_ppo
+from tests.experiments.configs import config_of, small_ppo, train_study
 from tests.imports import ROOT
 from tests.refusals import refused
 
@@ -54,14 +54,14 @@ def arms(directory, **options):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     directory = tmp_path_factory.mktemp("warm") / "trained"
-    train(claim(small(), directory, resume=False))
+    train_study(small(), directory)
     return directory
 
 
 @pytest.fixture(scope="module")
 def begun(trained):
     directory = trained.parent / "begun"
-    train(claim(arms(trained), directory, resume=False))
+    train_study(arms(trained), directory)
     return directory
 
 
@@ -83,7 +83,7 @@ def test_a_policy_starts_a_study_and_so_do_runs_on_one_other_pattern(begun, tmp_
         Study("toy_multigoal_classic", "ppo", start=policy).to_toml()
     with pytest.raises(ValueError, match="has, of carrier 'ppo', no finished run of"):
         read(begun, "ppo", policy.run | {"step": 5})
-    train(claim(small(patterns="abrupt", seeds="1"), tmp_path / "abrupt", resume=False))
+    train_study(small(patterns="abrupt", seeds="1"), tmp_path / "abrupt")
     assert [run["seed"] for run in read(tmp_path / "abrupt", "ppo").runs] == [1]
 
 
@@ -103,7 +103,7 @@ def test_other_random_draws_than_those_of_a_study_refuse_its_policies_agents_and
         "warm start": lambda: read(study, "ppo"),
         "warm start from exported agents": lambda: read(agents, "ppo"),
         "export": lambda: export_agents([study], tmp_path / "out"),
-        "replay and controls": lambda: replay.load(study),
+        "replay and controls": lambda: replay.load(open_study(study)),
     }
     for use, call in uses.items():
         with pytest.raises(ValueError, match=f" needs {name}=other, with which it was made; {ours[name]} gives other"):
@@ -123,8 +123,8 @@ def test_two_exports_into_one_folder_lose_nothing(trained, tmp_path):
 def first_states(directory):
     """Labels, and the states that all runs of a study begin with that starts from this folder's agents."""
     config = arms(directory)
-    share = share_of(config, "ppo")
-    warm = warm_of(config, share, runs_of(share, {}))
+    share = Plan(config).share("ppo")
+    warm = warm_of(share, runs_of(share, {}))
     executables = compile_program(share.program(), jax.local_devices()[:1])
     members = list(range(len(share.labels)))
     fresh = executables.init(executables.place(take(warm.runs, members)))
@@ -138,7 +138,7 @@ def curves(directory):
 def test_runs_begin_with_the_agent_of_their_seed_and_nothing_else(trained):
     labels, fresh, states = first_states(trained)
     source = small()
-    share = share_of(source, "ppo")
+    share = Plan(source).share("ppo")
     ended = {label["seed"]: load_agent(trained, source, share.learner, label).agent for label in share.labels}
     assert len(labels) == 4 * 2 * 3
     for i, label in enumerate(labels):
@@ -193,9 +193,9 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(trained, begun, tmp_path
 
     monkeypatch.setattr(Progress, "tick", interrupting)
     with pytest.raises(Interrupted):
-        train(claim(config, folder, resume=False))
+        train_study(config, folder)
     monkeypatch.undo()
-    train(claim(arms(trained), folder, resume=True))
+    train_study(arms(trained), folder, resume=True)
     for name in ("curves.parquet", "streams.parquet"):
         assert (folder / name).read_bytes() == (begun / name).read_bytes()
 
@@ -280,7 +280,7 @@ def test_damaged_and_changed_agents_are_refused(trained, exported, tmp_path):
     with pytest.raises(ValueError, match="was changed or damaged"):
         read(copy, "ppo")
     with pytest.raises(ValueError, match="not those that the study was configured with"):
-        warm_of(config, share_of(config, "ppo"), None)
+        warm_of(Plan(config).share("ppo"), None)
     other = shutil.copytree(exported, tmp_path / "other")
     (other / "ppo.npz").write_bytes(b"PK")
     with pytest.raises(ValueError, match=r"ppo\.npz is missing, truncated or changed"):
@@ -298,7 +298,7 @@ def test_parameters_of_another_shape_are_named(trained, monkeypatch):
     wrong = agents._replace(leaves=agents.leaves | {name: agents.leaves[name][:, :1]})
     monkeypatch.setattr(warm, "read", lambda *args: wrong)
     with pytest.raises(ValueError, match=r"\['log_std'\] is float32\[1\], not float32\[2\]"):
-        warm_of(config, share_of(config, "ppo"), None)
+        warm_of(Plan(config).share("ppo"), None)
 
 
 def test_stored_agents_fit_the_preset_that_they_are_for():
@@ -309,10 +309,10 @@ def test_stored_agents_fit_the_preset_that_they_are_for():
         for carrier, returns in carriers.items():
             options = {"task": task, "patterns": "abrupt", "seeds": 2, "preset": "mujoco-warm", "start": folder}
             config, agents = config_of(carrier, "baseline,fixed", **options), read(folder, carrier)
-            share = share_of(config, carrier)
-            assert agents.nature == nature_of(share.learner, config)
+            share = Plan(config).share(carrier)
+            assert agents.nature == nature_of(share)
             assert [run["seed"] for run in agents.runs] == [1, 2, 3, 4, 5]
             assert all(run["return_mean"] > returns for run in agents.runs)
             assert all(np.isfinite(leaf).all() for leaf in agents.leaves.values())
-            warm = warm_of(config, share, runs_of(share, {}))
+            warm = warm_of(share, runs_of(share, {}))
             assert [agent["seed"] for agent in warm.agents] == [1, 2]
