@@ -15,7 +15,7 @@ import envs
 from aesjax import EntropySchedule, aes, as_schedule, fixed
 from aesjax.adaptations import refresh
 from aesjax.registry import UnknownNameError
-from aesjax.schedules.rule import start
+from aesjax.schedules.rule import held, start
 from envs.patterns import Pattern
 from envs.toy.multigoal import TASK
 from experiments import Method, Results, Study
@@ -33,7 +33,7 @@ def burst(proxy, *, base, decay=0.9):
 
     def update(signals, state):
         weight = jnp.clip(decay * state.weight + 0.01 * (1.0 - decay) * proxy(signals), 1e-4, 1.0)
-        return state._replace(weight=weight, count=state.count + 1)
+        return held(jnp.isfinite(weight), state._replace(weight=weight, count=state.count + 1), state)
 
     return EntropySchedule(lambda: start(base), update)
 
