@@ -208,10 +208,9 @@ def _definitions(config: Mapping[str, Any]) -> "tuple[dict[str, Method], set[str
     for data in _originals(config):
         study = config_from_json(data)
         alone = replace(study, methods=tuple(method for method in study.methods if method.is_baseline))
-        for carrier in study.carriers:
-            for row in rows_of(study, carrier):
-                definitions.setdefault(row.name, plain(study, row.method))
-            baselines |= {row.name for row in rows_of(alone, carrier)}
+        for row in rows_of(study):
+            definitions.setdefault(row.name, plain(study, row.method))
+        baselines |= {row.name for row in rows_of(alone)}
     return definitions, baselines
 
 
@@ -230,12 +229,9 @@ def with_numbers(frame: "pl.DataFrame", config: Mapping[str, Any]) -> "pl.DataFr
     if not (axes := axes_of(config)):
         return frame
     configs = [config_from_json(each) for each in config.get("merged", [config])]
-    rows = [
-        (row.name, *numbers_of(each, row.method, axes).values())
-        for each in configs
-        for carrier in each.carriers
-        for row in rows_of(each, carrier)
-    ]
+    rows = []
+    for study in configs:
+        rows += [(row.name, *numbers_of(study, row.method, axes).values()) for row in rows_of(study)]
     table = pl.DataFrame(rows, {"method": pl.String, **dict.fromkeys(axes, pl.Float64)}, orient="row")
     return frame.join(table.unique("method", keep="first"), on="method", how="left", maintain_order="left")
 

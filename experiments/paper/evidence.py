@@ -61,9 +61,9 @@ def planned(wanted: Sequence[Cell]) -> pl.DataFrame:
     """The runs of studies, as far as a record describes them before their training."""
     rows = []
     for config in (cell.study.config for cell in wanted):
-        named = [(carrier, row) for carrier in config.carriers for row in rows_of(config, carrier)]
-        for (carrier, row), pattern, seed in product(named, config.patterns, config.seeds):
-            rows.append((config.task, config.steps, carrier, row.name, json.dumps(encode(row.method)), pattern, seed))
+        for row, pattern, seed in product(rows_of(config), config.patterns, config.seeds):
+            definition = json.dumps(encode(row.method))
+            rows.append((config.task, config.steps, row.carrier, row.name, definition, pattern, seed))
     return pl.DataFrame(rows, [*SETTING, "method", "definition", "pattern", "seed"], orient="row")
 
 

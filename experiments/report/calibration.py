@@ -72,9 +72,8 @@ def calibrate(directory: Path, delta: float) -> dict[str, Any]:
     if not (finished.height and streams.height):
         raise ValueError(f"the study in {directory} has no usable run")
     plan = Plan(config)
-    for carrier, rows_of_carrier in plan.rows.items():
-        share = plan.share(carrier)
-        for row in rows_of_carrier:
+    for share in map(plan.share, config.carriers):
+        for row in share.rows:
             if (rows := streams.filter(method=row.name)).height:
                 key = _key(row.name, share.schedule(row.method).reads, proxies_in(rows))
                 methods[row.name] = {"proxy": key} | _calibrated(_traces(share, rows, key), delta)

@@ -45,9 +45,7 @@ class Policy:
         Raises:
           UnknownNameError, ValueError: an unknown run, or no policy of that step.
         """
-        carriers: dict[str, str] = {}
-        for carrier, rows in plan.rows.items():
-            carriers |= {row.name: carrier for row in rows}
+        carriers = {row.name: row.carrier for row in plan.rows}
         share = plan.share(lookup("method of this study", carriers, method))
         labels = {(label["pattern"], label["seed"]): label for label in share.labels if label["method"] == method}
         if (pattern, seed) not in labels:

@@ -184,9 +184,8 @@ class Results:
     def _rows(self) -> Iterator[tuple[StudyConfig, Row]]:
         """Rows of the study, or of all joined studies, with their configuration."""
         for results in self._joined or (self,):
-            for rows in results._plan.rows.values():
-                for row in rows:
-                    yield results.config, row
+            for row in results._plan.rows:
+                yield results.config, row
 
     def compare(
         self,

@@ -163,11 +163,6 @@ class Study:
 
         return plan_of(self).config
 
-    def _configured(self) -> "StudyConfig":
-        from experiments.study.config import configured
-
-        return configured(self)
-
     def run(self, out: str | Path | None = None, *, devices: int | None = None, quiet: bool = False) -> "Results":
         """Train the study, or the rest of an interrupted one.
 
@@ -210,27 +205,24 @@ class Study:
         plan = plan_of(self)
         return "\n".join(forecast(plan, prepare(plan), seconds))
 
-    def command(self, out: str | Path | None = None) -> str:
-        """The command line of the study.
+    def command(self, out: str | Path | None = None, config: "StudyConfig | None" = None) -> str:
+        """The command line of the study; ``config`` as in `texts`.
 
         Raises:
           ValueError: its methods differ between carriers, which only `to_toml` can express, or it uses an object
             without an importable name.
         """
-        return self._command(self._configured(), out)
-
-    def command_or_none(self, config: "StudyConfig", out: str | Path | None = None) -> str:
-        """The command line of the study, whose configuration is known; empty if only a file or Python describes it."""
-        try:
-            return self._command(config, out)
-        except ValueError:
-            return ""
-
-    def _command(self, config: "StudyConfig", out: str | Path | None) -> str:
         given: dict[str, Any] = {}
-        for name, value in self._texts(config).items():
+        for name, value in self.texts(config).items():
             given |= _by_carrier(value) if name == "methods" else {name: value}
         return shlex.join(["aesjax", "run", *in_words(given | ({} if out is None else {"out": out}))])
+
+    def command_or_none(self, config: "StudyConfig", out: str | Path | None = None) -> str:
+        """The command line of the study; empty if only a file or Python can describe it."""
+        try:
+            return self.command(out, config)
+        except ValueError:
+            return ""
 
     def to_toml(self) -> str:
         """The study as the text of a TOML file, for `Study.from_file` and ``aesjax run --config``.
@@ -266,19 +258,20 @@ class Study:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
-    def texts(self) -> dict[str, Any]:
+    def texts(self, config: "StudyConfig | None" = None) -> dict[str, Any]:
         """The options that differ from their defaults, in the form of a TOML file.
+
+        Args:
+          config: configuration of the study, if it is known.
 
         Raises:
           ValueError: it uses an object without an importable name.
         """
-        return self._texts(self._configured())
-
-    def _texts(self, config: "StudyConfig") -> dict[str, Any]:
         import envs
-        from experiments.study.config import task_of
+        from experiments.study.config import configured, task_of
         from experiments.study.text import name_of, number, seeds_text, text_of
 
+        config = config or configured(self)
         if not isinstance(self.proxy, str) and config.proxy.q != 0.9:
             raise ValueError(
                 f"the level q={config.proxy.q} of the study's proxy has no text form; set it in the methods, aes(q=...)"

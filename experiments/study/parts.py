@@ -46,7 +46,7 @@ def join_parts(directory: Path, config: Mapping[str, Any], parts: Sequence[Resul
     import polars as pl
 
     study = config_from_json(config)
-    methods = [row.name for carrier in study.carriers for row in rows_of(study, carrier)]
+    methods = [row.name for row in rows_of(study)]
     runs = list(itertools.product(methods, study.patterns, study.seeds))
     order = pl.DataFrame(runs, ["method", "pattern", "seed"], orient="row")
     for name in (store.CURVES, store.STREAMS):

@@ -1,6 +1,7 @@
 """Programs of a configuration: the rows of a study's tables, the learner of each carrier, and its runs as data."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -37,6 +38,10 @@ class Row(NamedTuple):
     rule: str  # schedule and adaptations: "aes_r+window"
     variant: str  # "" or "kappa=0.3"
     method: Method  # with the setting
+
+    @property
+    def carrier(self) -> str:
+        return self.method.carrier.name
 
     @property
     def adapted(self) -> tuple[Adaptation, ...]:
@@ -217,21 +222,22 @@ def proxy_of(config: StudyConfig, schedule: Schedule) -> DriftProxy:
     return proxy.at(config.source or schedule.factory.source)
 
 
-def rows_of(config: StudyConfig, carrier: str) -> list[Row]:
-    """Rows of a study on one carrier, in table order.
+def rows_of(config: StudyConfig) -> list[Row]:
+    """Rows of a study in table order, grouped by carrier.
 
     A swept hyper-parameter multiplies only the methods that read it. The preset's value has no suffix, so a sweep with
     this value contains the plain method.
     """
-    return [equal[0] for equal in _equal_rows(config, carrier)]
+    return [equal[0] for equal in _equal_rows(config)]
 
 
-def _equal_rows(config: StudyConfig, carrier: str) -> list[list[Row]]:
+def _equal_rows(config: StudyConfig) -> list[list[Row]]:
     """Rows in table order; equal rows, such as `fixed` and a fixed baseline, train once, under the first name."""
-    found: dict[Any, list[Row]] = {}
-    for row in (row for method in config.methods_of(carrier) for row in _rows_of(config, method)):
-        found.setdefault(identity(config, row.method), []).append(row)
-    return list(found.values())
+    rows: dict[Any, list[Row]] = {}
+    for method in config.methods:
+        for row in _rows_of(config, method):
+            rows.setdefault((row.carrier, identity(config, row.method)), []).append(row)
+    return list(rows.values())
 
 
 def identity(config: StudyConfig, method: Method) -> Any:
@@ -381,40 +387,37 @@ class Plan:
         return self.config.build_task()
 
     @cached_property
-    def _equal(self) -> dict[str, list[list[Row]]]:
-        return {carrier: _equal_rows(self.config, carrier) for carrier in self.config.carriers}
-
-    @cached_property
-    def rows(self) -> dict[str, list[Row]]:
-        """Carrier -> its rows, in table order."""
-        return {carrier: [equal[0] for equal in rows] for carrier, rows in self._equal.items()}
+    def rows(self) -> list[Row]:
+        """Rows of the study in table order."""
+        return rows_of(self.config)
 
     @cached_property
     def trained(self) -> dict[str, range]:
         """Carrier -> positions of its trained runs."""
-        runs = len(self.config.patterns) * len(self.config.seeds)
-        return blocks_of({carrier: runs * len(rows) for carrier, rows in self.rows.items()}, self.config.block)
+        runs = itertools.product(self.rows, self.config.patterns, self.config.seeds)
+        return blocks_of(Counter(row.carrier for row, *_ in runs), self.config.block)
 
     def share(self, carrier: str) -> Share:
         """One carrier's share, which is not checked: other carriers of a stored study may be missing here."""
         if carrier not in self._built:
-            config = self.config
+            config, own = self.config, self.config.settings[carrier]
             sizes = config.vector_steps(carrier), config.segments
+            rows = [row for row in self.rows if row.carrier == carrier]
             learner = learner_of(
-                config.methods_of(carrier)[0].carrier,
+                rows[0].method.carrier,
                 World(self.task, *sizes, config.observe, config.patterns_known),
-                config.settings[carrier].config,
-                config.settings[carrier].base,
-                num_envs=config.envs_of(carrier),
+                own.config,
+                own.base,
+                num_envs=own.num_envs,
                 evaluations=config.evaluations,
                 replay=config.replay_capacity,
                 warmup=config.warmup_of(carrier),
-                facts=config.settings[carrier].schedule,
+                facts=own.schedule,
                 episodes=config.episodes,
                 random=0 if config.warm_start else None,
                 counterfactual=config.counterfactual,
             )
-            self._built[carrier] = Share(config, learner, self.rows[carrier], self.trained[carrier])
+            self._built[carrier] = Share(config, learner, rows, self.trained[carrier])
         return self._built[carrier]
 
     @cached_property
@@ -445,17 +448,15 @@ class Plan:
             notes.append(f"policy and critics observe {OBSERVED}")
         if note := getattr(self.task.env, "note", None):
             notes.append(note)
-        for rows in self._equal.values():
-            for first, *others in rows:
-                renamed = [row.name for row in others if row.name != first.name]
-                notes += [f"{name} is equal to {first.name} and trains once, under that name" for name in renamed]
+        for first, *others in _equal_rows(config):
+            renamed = [row.name for row in others if row.name != first.name]
+            notes += [f"{name} is equal to {first.name} and trains once, under that name" for name in renamed]
         return notes + self.small_windows
 
     @property
     def small_windows(self) -> list[str]:
         """One sentence per share of `recent` below the smallest window of its carrier's replay."""
-        notes = dict.fromkeys(note for share in self.shares.values() for note in share.small_windows)
-        return list(notes)
+        return list(dict.fromkeys(itertools.chain(*(share.small_windows for share in self.shares.values()))))
 
 
 def plan_of(study: Any) -> Plan:

@@ -86,7 +86,7 @@ def study(**words):
 
 
 def names(config):
-    return [row.name for row in rows_of(config, config.carriers[0])]
+    return [row.name for row in rows_of(config)]
 
 
 #: Options of a study that name an object from outside, and the row of its tables that shows it.
@@ -202,7 +202,7 @@ def test_the_adaptation_that_the_documentation_shows_works_and_can_be_swept(outs
     name, body = re.search(r"```python\n# (\S+)\n(.*?)```", text, flags=re.DOTALL).groups()
     Path(name).write_text(body)
     shown = re.search(r"aes_r\+halving:slower\S*", text).group()
-    assert rows_of(study(schedules=shown), "sac")[0].method.values == {"slower.factor": 0.3}
+    assert rows_of(study(schedules=shown))[0].method.values == {"slower.factor": 0.3}
     config = study(schedules="aes_r+halving:slower", sweep=("slower.factor=0.3,0.5",))
     assert names(config)[0] == "SAC+AES-R+slower[slower.factor=0.3]"
     sys.modules.pop("halving")

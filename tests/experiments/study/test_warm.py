@@ -30,7 +30,6 @@ from experiments.study.run import compile_program, take
 from experiments.study.train import Interrupted, Progress
 from experiments.study.warm import Agents, export_agents, nature_of, read, warm_of, widened
 from tests.agents.small import small as small_carrier
-from tests.agents.test_carriers_contract import ALL
 from tests.experiments.configs import config_of, small_ppo, train_study
 from tests.imports import ROOT
 from tests.refusals import refused
@@ -216,7 +215,7 @@ def test_exported_agents_are_the_same_but_for_adam(trained, exported):
     jax.tree.map(np.testing.assert_array_equal, states.agent.params, before.agent.params)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", CARRIERS)
 def test_an_agent_that_also_observes_the_drift_acts_as_before(name):
     world = World(envs.make("toy"), 40)
     size, drift = world.obs_size, dataclasses.replace(world, observe="drift").obs_size - world.obs_size
