@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeGuard, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def typed(wanted: Any, value: Any, where: str, other: Callable[[Any, Any, str], 
     return number
 
 
-def several(value: Any) -> bool:
+def several(value: Any) -> TypeGuard[Iterable[Any]]:
     """Whether ``value`` is a collection: a list, array or generator, but not a text, mapping or named tuple."""
     one = isinstance(value, str | bytes | Mapping) or hasattr(value, "_fields") or getattr(value, "shape", None) == ()
     return isinstance(value, Iterable) and not one

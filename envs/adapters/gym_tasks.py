@@ -299,7 +299,7 @@ def channels_in(env: Any, ranges: Mapping[str, Sequence[float]]) -> tuple[Channe
     """
     kind, channels, rows = type(env).__name__, [], {}
     for name, ends in ranges.items():
-        value = getattr(env, name, None)
+        value: Any = getattr(env, name, None)
         rows |= {f"{name}[{i}]": ends for i in range(len(value))} if np.ndim(value) == 1 else {name: ends}
     for name, (low, *middle, high) in rows.items():
         nominal = _value(env, name)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
@@ -45,8 +46,8 @@ class StudyRun:
         return curve
 
     @property
-    def steady(self) -> Curve | None:
-        """Curve of the same method and seed without drift; None without a valid run."""
+    def steady(self) -> Any:  # metrics name it in their needs, which a type checker does not see
+        """`Curve` of the same method and seed without drift; None without a valid run."""
         run = self.study.runs.get(self.key._replace(pattern=STEADY))
         return run.curve if run else None
 
@@ -56,8 +57,8 @@ class StudyRun:
         return self.study.changes(self.key)
 
     @property
-    def floor(self) -> float | None:
-        """Mean return of the random policy; None if not measured."""
+    def floor(self) -> Any:  # as above
+        """Mean return () of the random policy; None if not measured."""
         return self.study.floors.get(self.key.task)
 
     def log(self, name: str) -> np.ndarray:
