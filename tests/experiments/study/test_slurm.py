@@ -27,7 +27,7 @@ from experiments.study.slurm import StudyPlan, read_plan
 from tests.refusals import refused
 from tests.waiting import wait_until
 
-TASK = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--steps", "400", "--no-report"]
+TASK = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--steps", "240", "--evaluations", "20", "--no-report"]
 STUDY = [*TASK, "--schedules", "baseline,aes_r", "--seeds", "1:4", "--num-envs", "4"]  # eight runs
 #: A job's process leaves its number beside the commands; a second submission is job 8.
 COMMANDS = {
@@ -220,7 +220,7 @@ def test_an_array_job_is_queued_again_and_its_last_part_joins_the_study(whole, t
     assert not any("--block" in manifest["command"] for manifest in manifests)
     config = open_study(trained).config
     share = Plan(config).share("sac")
-    assert [load_agent(trained, config, share.learner, share.labels[run]).step for run in (0, 7)] == [400, 400]
+    assert [load_agent(trained, config, share.learner, share.labels[run]).step for run in (0, 7)] == [240, 240]
     assert main(["join", str(trained)]) == 0
     assert "joined before" in capsys.readouterr().out
 
