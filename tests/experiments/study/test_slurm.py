@@ -27,8 +27,8 @@ from experiments.study.slurm import StudyPlan, read_plan
 from tests.refusals import refused
 from tests.waiting import wait_until
 
-TASK = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--steps", "240", "--evaluations", "20", "--no-report"]
-STUDY = [*TASK, "--schedules", "baseline,aes_r", "--seeds", "1:4", "--num-envs", "4"]  # eight runs
+TASK = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--steps", "240", "--evaluations", "20"]
+STUDY = [*TASK, "--no-report", "--schedules", "baseline,aes_r", "--seeds", "1:4", "--num-envs", "4"]  # eight runs
 #: A job's process leaves its number beside the commands; a second submission is job 8.
 COMMANDS = {
     "srun": """
