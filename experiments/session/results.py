@@ -53,7 +53,7 @@ class Results:
     ):
         if plan is not None:
             check_same(files.directory, files.config, plan.config)
-        self._files, self._known, self._objects = files, plan, objects
+        self._files, self._known, self._objects = files, plan, dict(objects)
         self._joined, self._custom = joined, tuple(metrics)
 
     @classmethod
