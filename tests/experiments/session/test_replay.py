@@ -46,7 +46,7 @@ def test_a_row_per_run_and_method(frame):
 @pytest.mark.parametrize("method", list(TRAINED)[:3])
 def test_a_schedule_on_its_own_proxies_gives_the_weights_it_trained_with(results, frame, method):
     for row in frame.filter(method=method, replayed=method).iter_rows(named=True):
-        recorded = train_study(results, row)["entropy_weight"].to_numpy()
+        recorded = trained(results, row)["entropy_weight"].to_numpy()
         assert np.unique(recorded).size > 10
         ends = np.searchsorted(row["step"], np.arange(1, EVALUATIONS + 1) * STEPS / EVALUATIONS)
         np.testing.assert_allclose(np.array(row["weight"])[ends], recorded, atol=1e-5)
@@ -56,7 +56,7 @@ def test_a_schedule_on_its_own_proxies_gives_the_weights_it_trained_with(results
 def test_adaptations_on_the_runs_own_proxies_are_those_it_trained_with(results, frame):
     """Refreshes are counted where they fall due; training does them at the end of the rollout."""
     for row in frame.filter(method=ADAPTING, replayed=list(TRAINED)[-1]).iter_rows(named=True):
-        logged = train_study(results, row)
+        logged = trained(results, row)
         in_force = np.r_[1.0, row["rate"][:-1]].reshape(EVALUATIONS, -1).mean(1)
         np.testing.assert_allclose(in_force, logged["rate_factor"].to_numpy(), rtol=1e-4)
         assert np.sum(np.array(row["refresh"]) > 0) == logged["refreshes"].sum() >= 1
