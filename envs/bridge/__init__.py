@@ -86,7 +86,7 @@ def _build(name: str, channels: tuple[str, ...] | None, **simulator: Any) -> Tas
     start, about, label = _started(name, **simulator)
     own = about["channels"]
     known = CHANNELS if own is None else {n: Range(low, high, at, low, high) for n, (low, at, high) in own.items()}
-    channels = chosen(channels or known, known) if channels or known else ()
+    channels = chosen(channels or tuple(known), known) if channels or known else ()
     drifting = channels_of(name, channels, known)
     return Task(
         name=name,

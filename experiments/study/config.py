@@ -396,8 +396,8 @@ def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> Settings:
         if "layer_norm" not in {field.name for field in dataclasses.fields(spec.config)}:
             raise ValueError(f"--layer-norm: carrier '{name}' has no such setting")
         config["layer_norm"] = True
-    schedule = {**spec.schedule, **own.schedule}
-    return Settings(**{**vars(own), "num_envs": num_envs, "config": config, "schedule": schedule})
+    schedule, hyper = {**spec.schedule, **own.schedule}, dict(own.hyper)  # a preset's mappings cannot be pickled
+    return Settings(**{**vars(own), "num_envs": num_envs, "config": config, "schedule": schedule, "hyper": hyper})
 
 
 def _sized(

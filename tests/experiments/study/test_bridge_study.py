@@ -55,9 +55,9 @@ def trained(world, carrier, chunks=3):
 def test_agents_train_through_a_worker_as_on_the_native_task_under_drift(carrier):
     """Up to how XLA rounds what it fuses, with the task compiled inside."""
     task = build("bridge:tests.envs.bridge.common:short_ant", quantum=0.0)
-    state, curves = train_study(World(task, 75), carrier)
+    state, curves = trained(World(task, 75), carrier)
     task.env.close()
-    expected, native = train_study(reference(task, short(), 75), carrier)
+    expected, native = trained(reference(task, short(), 75), carrier)
     chex.assert_trees_all_close((curves, state.agent), (native, expected.agent), rtol=1e-4, atol=1e-6)
     assert curves[0][0]["valid_fraction"] < 1.0
     assert len({float(e["drift"][0]) for _, e in curves}) > 1
