@@ -10,9 +10,18 @@ if TYPE_CHECKING:
     from experiments.session.policy import Policy
     from experiments.session.results import Results
     from experiments.session.study import Study
+    from experiments.session.tuning import common_setting
     from experiments.study.method import Control, Method
 
-__all__ = ["Control", "Method", "Metric", "Policy", "Results", "Study"]
+__all__ = ["Control", "Method", "Metric", "Policy", "Results", "Study", "common_setting"]
+_MODULES = {
+    **dict.fromkeys(("Control", "Method"), "study.method"),
+    "Metric": "measure.catalog",
+    "Policy": "session.policy",
+    "Results": "session.results",
+    "Study": "session.study",
+    "common_setting": "session.tuning",
+}
 
 
 def _check_neighbours() -> None:
@@ -39,6 +48,4 @@ def __getattr__(name: str) -> Any:
     """Import the laboratory when one of its names is used, so that `--help` needs no JAX."""
     if name not in __all__:
         raise AttributeError(f"module 'experiments' has no attribute '{name}'")
-    of_session = name in ("Policy", "Results", "Study")
-    module = f"session.{name.lower()}" if of_session else "measure.catalog" if name == "Metric" else "study.method"
-    return getattr(import_module(f"experiments.{module}"), name)
+    return getattr(import_module(f"experiments.{_MODULES[name]}"), name)

@@ -12,13 +12,14 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from experiments.cli import bench, finished, listing, run, submit, table
+from experiments.cli import bench, finished, listing, run, submit, table, tune
 from experiments.cli.errors import DONE, WRONG, guarded, say
 from experiments.session.study import folder
 
 #: Command -> the class that tyro parses, and the function that executes it.
 _COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "run": (run.Run, run.execute),
+    "tune": (tune.Tune, tune.execute),
     "submit": (submit.Submit, submit.execute),
     "status": (submit.Status, submit.status),
     "join": (submit.Join, submit.join),

@@ -4,8 +4,10 @@ import dataclasses
 import os
 import shlex
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import tyro
@@ -90,11 +92,15 @@ def study_of(options: Any) -> Study:
     return dataclasses.replace(options.study, methods=methods)
 
 
-def train(study: Study | None, runtime: Runtime) -> int:
+def train(
+    study: Study | None, runtime: Runtime, again: str = "", facts: Mapping[str, Any] = MappingProxyType({})
+) -> int:
     """Train a study and report it; the exit code.
 
     Args:
       study: None: the study that began in the folder of ``runtime``.
+      again: the command that continues it; by default `aesjax run`.
+      facts: further facts for the manifest.
     """
     from experiments.study import store
     from experiments.study.folder import begun, check_free, claim, missing
@@ -128,7 +134,8 @@ def train(study: Study | None, runtime: Runtime) -> int:
         claimed = claim(plan.config, out, resume=runtime.resume, added=added)
         release = stack.pop_all()
     repeated = study if plan.config.objects or claimed.extended else None
-    on = f"Continue with:\n  {_again('' if repeated is None else repeated.command_or_none(plan.config), runtime, out)}"
+    again = again or _again("" if repeated is None else repeated.command_or_none(plan.config), runtime, out)
+    on = f"Continue with:\n  {again}"
     with release, claimed.owner:
         for line in plan.notes:
             print(line, flush=True)
@@ -140,7 +147,7 @@ def train(study: Study | None, runtime: Runtime) -> int:
                 claimed,
                 prepared,
                 checkpoint_seconds=runtime.checkpoint_seconds,
-                command="" if study is None else study.command_or_none(plan.config, "DIR"),
+                facts={"command": "" if study is None else study.command_or_none(plan.config, "DIR"), **facts},
                 quiet=runtime.quiet,
                 on_rows=on_rows,
             )

@@ -29,7 +29,8 @@ GRID = RESULTS / "grid"
 STUDIES, RUNS = "grid.json", "runs.parquet"
 NAN = float("nan")
 #: Fields that must agree before runs of two studies are compared, besides the settings of common carriers.
-_ALIKE = ("task", "preset", "steps", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source", "options")
+_ALIKE = ("task", "preset", "steps", "horizon", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source",
+          "options")  # fmt: skip
 _SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
 _RUN = ("method", "pattern", "seed")
 _LABELS = ("study", "family", "task", "carrier", "method", "schedule", "variant", "pattern", "seed", "step")

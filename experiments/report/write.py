@@ -195,6 +195,7 @@ def facts_of(study: RecordedStudy, config: Mapping[str, Any], manifest: Mapping[
     lines += [("seeds", f"{ranges} ({len(seeds)})"), ("methods", ", ".join(study.methods()))]
     lines += [("observations", f"with {OBSERVED}")] if config.get("observe") else []
     lines += [("smallest window", line) for line in manifest.get("small_windows", [])]
+    lines += [("tuned", line) for line in manifest.get("tuning", [])]
     for key, value in config.items():
         if key not in ("task", "format", "observe") and isinstance(value, int | float | str) and value is not True:
             lines.append((key.replace("_", " "), spaced(value) if isinstance(value, int) else str(value)))

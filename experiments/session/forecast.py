@@ -46,7 +46,7 @@ def forecast(plan: Plan, prepared: Sequence[Prepared], seconds: float = 10.0) ->
         state, stored = state_bytes(each.program, run), sum(leaf.size * leaf.dtype.itemsize for leaf in replay)
         widest = max(widest, batches.width * state)
         lines += [
-            f"{share.carrier}: {count:,} runs of {config.steps:,} environment steps and {share.learner.updates:,} "
+            f"{share.carrier}: {count:,} runs of {config.steps:,} environment steps and {share.updates:,} "
             f"updates, {count * config.steps:,} steps in all; {batches.count} batches of {batches.width}",
             f"  memory: {_mib(state)} a run, {_mib(stored)} of it replay; {_mib(batches.width * state)} a batch "
             f"of {_mib(memory_budget(devices))}",

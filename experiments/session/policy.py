@@ -37,6 +37,7 @@ class Policy:
     agent: Any = field(repr=False)
     drift: Any = field(repr=False)  # of its run
     directory: Path = field(repr=False)  # of its study
+    end: int = field(repr=False)  # last vector step of its run
 
     @classmethod
     def load(cls, directory: Path, plan: Plan, method: str, pattern: str, seed: int, at: int | str) -> "Policy":
@@ -54,7 +55,8 @@ class Policy:
         snapshot, drift_seed = _snapshot(directory, share, labels[pattern, seed], at), plan.config.drift_seed
         world, carrier = share.learner.world, share.learner.agent
         drift = world.drift(pattern, seed if drift_seed is None else drift_seed)
-        return cls(method, pattern, seed, snapshot.step, world, carrier, snapshot.agent, drift, directory)
+        end = plan.config.vector_steps(share.carrier) - 1
+        return cls(method, pattern, seed, snapshot.step, world, carrier, snapshot.agent, drift, directory, end)
 
     @property
     def run(self) -> dict[str, Any]:
@@ -105,7 +107,7 @@ class Policy:
             held = lookup("drift", {END: self.drift, NOMINAL: world.drift("steady", 0)}, drift)
         else:
             held = world.held(drift)
-        values, _ = world.path(held, jnp.array([world.total - 1], jnp.int32))
+        values, _ = world.path(held, jnp.array([self.end], jnp.int32))
         key = stream(jax.random.key(seed), "evaluation")
         act = lambda obs, key: self.carrier.act_deterministic(self.agent, obs)  # noqa: E731
         run = jit(lambda key: episode_returns(world, act, world.params_of(values[0]), key, episodes))

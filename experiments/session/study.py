@@ -11,6 +11,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import tyro
@@ -19,6 +20,7 @@ from experiments.study.process import start_jax
 
 if TYPE_CHECKING:
     from experiments.session.results import Results
+    from experiments.session.tuning import Tuning
     from experiments.study.config import StudyConfig
 
 
@@ -70,6 +72,25 @@ else:
 
 
 @dataclasses.dataclass(frozen=True)
+class TuneOptions:
+    """How numbers are chosen; see `Study.tune`."""
+
+    numbers: Axes = ()
+    """Numbers that are tuned, NAME=V1,V2,... or NAME=LOW:HIGH:COUNT with equal ratios; may be repeated. NAME is that
+    of an axis of --sweep, or with the name of a schedule or agent before a point (fixed.base) that of its methods
+    only."""
+    choosing: Annotated[Any, *_typed(str, "SEEDS")] = "1001:1005"
+    """Seeds that choose; none of the seeds that judge."""
+    shares: Annotated[Any, *_typed(str, "SHARES")] = "0.1"
+    """Shares of the run, comma-separated, each with a choice of its own: 0.1 chooses on the first tenth, 1 on the
+    whole run. Trials end at the largest."""
+    choosing_patterns: Names = None
+    """Patterns of the trials; by default those of the study."""
+    metric: str = "return"
+    """Metric that chooses, averaged over the patterns: return, final_return, nauc, drop_ratio, recovery or another."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Study:
     """A study: methods, drift patterns and seeds on one task, trained as one compiled program.
 
@@ -103,6 +124,8 @@ class Study:
     """Episodes of an evaluation; by default the preset's."""
     segments: Number = None
     """Segments of a run, of equal length, at whose boundaries the paper's patterns change; by default the preset's."""
+    until: Annotated[float, *_typed(_number(False), "SHARE")] = 1.0
+    """Share of the run after which training ends; drift, replay and warm-up are those of the whole run."""
     sweep: Axes = ()
     """Hyper-parameter axis NAME=V1,V2,...; may be repeated. All values train in one program. In Python also a
     mapping."""
@@ -163,6 +186,29 @@ class Study:
 
         return plan_of(self).config
 
+    def tune(
+        self, numbers: Axes, *, out: str | Path, devices: int | None = None, quiet: bool = False, **options: Any
+    ) -> "Tuning":
+        """Choose numbers of the methods on other seeds, and judge the chosen settings on the study's own seeds.
+
+        Every method that reads a number is tried with all its values on the seeds ``choosing``, each trial for the
+        largest of ``shares`` of the run. The study then trains with the best setting for each share. The same call
+        continues an interrupted tuning.
+
+        Args:
+          numbers: as in ``sweep``: ``{"kappa": [0.1, 1.0]}`` or ``["kappa=0.01:10:7", "fixed.base=0.01:1:5"]``; with
+            the name of a schedule or carrier before the point, only methods with it are tuned.
+          out: folder of the trials and of the study.
+          devices, quiet: as in `run`.
+          options: further fields of `TuneOptions`.
+
+        Raises:
+          ValueError: a seed would choose and judge, no method reads a number, or the study cannot be trained.
+        """
+        from experiments.session.tuning import tune
+
+        return tune(self, TuneOptions(numbers, **options), Path(out).expanduser(), devices=devices, quiet=quiet)
+
     def run(self, out: str | Path | None = None, *, devices: int | None = None, quiet: bool = False) -> "Results":
         """Train the study, or the rest of an interrupted one.
 
@@ -177,6 +223,17 @@ class Study:
           ValueError: the study cannot be trained, or ``out`` holds something else.
           Interrupted: a signal stopped the training; the same call continues it.
         """
+        return self.trained(out, devices=devices, quiet=quiet)
+
+    def trained(
+        self,
+        out: str | Path | None,
+        *,
+        devices: int | None = None,
+        quiet: bool = False,
+        facts: Mapping[str, Any] = MappingProxyType({}),
+    ) -> "Results":
+        """`run`, with further ``facts`` in the manifest."""
         from experiments.session.results import Results
         from experiments.study import store
         from experiments.study.folder import claim, missing
@@ -192,7 +249,8 @@ class Study:
             lacking = Plan(added) if added else plan
             prepared = prepare(lacking)
             claimed = claim(plan.config, place, resume=(place / store.CONFIG).exists(), added=added)
-            train(lacking, claimed, prepared, command=self.command_or_none(plan.config, "DIR"), quiet=quiet)
+            facts = {"command": self.command_or_none(plan.config, "DIR"), **facts}
+            train(lacking, claimed, prepared, facts=facts, quiet=quiet)
         return Results(store.open_results(place), plan)
 
     def forecast(self, seconds: float = 10.0) -> str:

@@ -65,7 +65,7 @@ def film(
     nearest = min(stored, key=lambda step: abs(step - at * config.steps))
     policy = results.policy(method, pattern, seed, at=END if nearest == config.steps else nearest)
     world = policy.world
-    values = world.truth(policy.drift, min(int(at * world.total), world.total - 1)).values
+    values = world.truth(policy.drift, min(int(at * (policy.end + 1)), policy.end)).values
     pictures, rate, rewards = (_rendered if hasattr(world.task.env, "film") else _drawn)(policy, values)
     _write(out, pictures, rate)
     return Video(out, policy.step, np.asarray(values), float(np.sum(rewards)))

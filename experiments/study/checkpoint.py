@@ -252,7 +252,11 @@ def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:
 
 
 def changes_of(config: StudyConfig, learner: Learner) -> dict[str, dict[int, list[int]]]:
-    """Pattern -> seed -> environment steps at which the drift changes; ValueError if they do not increase."""
+    """Pattern -> seed -> environment steps at which the drift changes while the run trains.
+
+    Raises:
+      ValueError: they do not increase.
+    """
     world, seeds = learner.world, [seed if config.drift_seed is None else config.drift_seed for seed in config.seeds]
 
     def steps_of(seed: jax.Array) -> dict[str, jax.Array]:
@@ -262,9 +266,10 @@ def changes_of(config: StudyConfig, learner: Learner) -> dict[str, dict[int, lis
     changes = {}
     for name, steps in jit(jax.vmap(steps_of))(jnp.array(seeds, jnp.uint32)).items():
         steps = learner.sizes.num_envs * np.asarray(steps, np.int64)
-        if not np.all(np.diff(steps, axis=1, prepend=0, append=config.steps) > 0):
+        if not np.all(np.diff(steps, axis=1, prepend=0, append=config.whole) > 0):
             raise ValueError(f"changes of pattern '{name}' must increase during a run; got steps {steps[0].tolist()}")
-        changes[name] = dict(zip(config.seeds, steps.tolist(), strict=True))
+        of_runs = [steps_of_run[steps_of_run < config.steps].tolist() for steps_of_run in steps]
+        changes[name] = dict(zip(config.seeds, of_runs, strict=True))
     return changes
 
 

@@ -72,6 +72,8 @@ class StudyConfig:
     warm_start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     observe: str | None = None  # "drift": true drift values are part of the observations; a reference, not a method
     counterfactual: bool = False  # also evaluate under drift values that are not in force
+    #: environment steps of the run whose beginning is trained; None: `steps`, all of it
+    horizon: Count | None = None
     block: tuple[Count, ...] = ()  # first and last run of a part, from 1; (): all
     #: custom objects, which JSON does not hold: the task, and the object or function that `as_task` makes it from
     built: envs.Task | None = dataclasses.field(default=None, **_BROUGHT)
@@ -113,8 +115,13 @@ class StudyConfig:
         return self.warmup if own is None else own
 
     def vector_steps(self, carrier: str) -> int:
-        """Steps of each parallel environment in a run of one carrier."""
+        """Trained steps of each parallel environment in a run of one carrier."""
         return self.steps // self.envs_of(carrier)
+
+    @property
+    def whole(self) -> int:
+        """Environment steps of a run, trained to its end or not; its drift, replay and warm-up depend on them."""
+        return self.steps if self.horizon is None else self.horizon
 
     def interval(self, carrier: str) -> int:
         """Vector steps between two evaluations."""
@@ -267,14 +274,15 @@ def configured(study: Any) -> StudyConfig:
     outside[task.name] = task.sources
     if taken := [name for name, pattern in patterns.items() if envs.PATTERNS.get(name, pattern) != pattern]:
         raise ValueError(f"another pattern is called '{taken[0]}'; give yours another name")
+    evaluations = _until(study.until, sizes.evaluations)
     config = StudyConfig(
         task=task.name,
         preset=study.preset,
         methods=methods,
         patterns=tuple(patterns),
         seeds=seeds,
-        steps=steps,
-        evaluations=sizes.evaluations,
+        steps=steps // sizes.evaluations * evaluations,
+        evaluations=evaluations,
         episodes=sizes.episodes,
         segments=sizes.segments,
         replay_capacity=replay,
@@ -289,6 +297,7 @@ def configured(study: Any) -> StudyConfig:
         warm_start=_warm_start_of(study.start, tuple(carriers)),
         observe=study.observe,
         counterfactual=study.counterfactual,
+        horizon=None if evaluations == sizes.evaluations else steps,
         block=_block(study.block),
         outside={name: sources for name, sources in outside.items() if sources is not None},
         built=task.built,
@@ -332,6 +341,17 @@ def _warm_start_of(start: Any, carriers: tuple[str, ...]) -> dict[str, Any]:
     files = store.digest(store.agent_files(directory, carriers))
     about = {"from": str(directory), "replay": False, "sha256": files}
     return about | ({"run": start.run} if hasattr(start, "run") else {})
+
+
+def _until(share: float, evaluations: int) -> int:
+    """Number of evaluations in the first ``share`` of a run."""
+    number = share * evaluations
+    if not 0 < share <= 1 or not math.isclose(number, round(number), abs_tol=1e-6) or round(number) < 1:
+        raise ValueError(
+            f"--until must be a share of the run, at most 1, after which one of its {evaluations} evaluations follows, "
+            f"such as {max(1, round(number)) / evaluations if 0 < share < 1 else 1:g}; got {share:g}"
+        )
+    return round(number)
 
 
 def _block(given: Any) -> tuple[int, ...]:

@@ -138,13 +138,14 @@ def optimum_of(world: World, config: StudyConfig) -> dict[str, dict[str, list[fl
     best = envs.optimal_return(config.task) if config.task in envs.TASKS else None
     if best is None:
         return {}
-    per_segment, rest = divmod(config.evaluations, config.segments)
+    count = config.evaluations * config.whole // config.steps  # of the whole run
+    per_segment, rest = divmod(count, config.segments)
     offsets = {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}
     # Elsewhere the drift may change within what this grid takes for a segment.
     regular = not rest and all(world.patterns[name].changes is segment_starts for name in config.patterns)
     numbers = [number for number in range(config.evaluations) if not regular or number % per_segment in offsets]
-    interval = world.total // config.evaluations
-    knots = {number: number * interval for number in numbers} | {config.evaluations: world.total}
+    interval = world.total // count
+    knots = {number: number * interval for number in [*numbers, config.evaluations]}
     at = sorted(knots)
     steps = jnp.array([knots[number] for number in at], jnp.int32)
     path = jit(lambda drift: world.path(drift, steps)[0])

@@ -69,6 +69,11 @@ class Share:
     def carrier(self) -> str:
         return self.learner.spec.name
 
+    @property
+    def updates(self) -> int:
+        """Gradient steps of a run, of its trained beginning."""
+        return self.learner.updates * self.config.steps // self.config.whole
+
     @cached_property
     def keys(self) -> list[tuple[Row, str, int]]:
         """Row, pattern and seed of every run of the share, in table order."""
@@ -404,7 +409,7 @@ class Plan:
         """One carrier's share, which is not checked: other carriers of a stored study may be missing here."""
         if carrier not in self._built:
             config, own = self.config, self.config.settings[carrier]
-            sizes = config.vector_steps(carrier), config.segments
+            sizes = config.whole // own.num_envs, config.segments
             rows = [row for row in self.rows if row.carrier == carrier]
             learner = learner_of(
                 rows[0].method.carrier,
@@ -412,7 +417,7 @@ class Plan:
                 own.config,
                 own.base,
                 num_envs=own.num_envs,
-                evaluations=config.evaluations,
+                evaluations=config.evaluations * config.whole // config.steps,
                 replay=config.replay_capacity,
                 warmup=config.warmup_of(carrier),
                 facts=own.schedule,

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, driver_of
 from aesjax.registry import listed
 from aesjax.schedules import SCHEDULES
@@ -206,7 +208,13 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def parse_sweep(axes: Sequence[str] | Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
-    """`--sweep`: hyper-parameter axes from items such as ``kappa=0.1,1``, or from a mapping."""
+    """`--sweep`: hyper-parameter axes from items such as ``kappa=0.1,1``, or from a mapping.
+
+    ``kappa=0.01:10:7`` has seven values from 0.01 to 10 with equal ratios, rounded to three digits.
+
+    >>> parse_sweep(["kappa=0.1:10:3"])
+    {'kappa': (0.1, 1.0, 10.0)}
+    """
     if isinstance(axes, Mapping):
         pairs = [*axes.items()]
     else:
@@ -217,13 +225,36 @@ def parse_sweep(axes: Sequence[str] | Mapping[str, Sequence[float]]) -> dict[str
         if name in found:
             raise ValueError(f"--sweep gives '{name}' twice; put all its values into one: {name}=VALUE,VALUE,...")
         try:
-            each = values.split(",") if isinstance(values, str) else values
+            each = _axis(values) if isinstance(values, str) else values
             found[name] = tuple(single(f"'{name}'", value) for value in each)
         except (ValueError, TypeError) as error:
             raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...: {error}") from None
         if not name or not 0 < len(found[name]) == len(set(found[name])):
             raise ValueError(f"--sweep takes NAME=VALUE,VALUE,... and each value of '{name}' once; got '{values}'")
     return found
+
+
+def _axis(text: str) -> Sequence[Any]:
+    """Values of an axis, ``0.1,1`` or ``0.01:10:7``; ValueError for a range that is not LOW:HIGH:COUNT."""
+    if ":" not in text:
+        return text.split(",")
+    low, high, count = (float(part) for part in text.split(":"))
+    if not 0 < low < high or count < 2 or count != int(count):
+        raise ValueError(f"a range is LOW:HIGH:COUNT with 0 < LOW < HIGH and COUNT at least 2; got '{text}'")
+    return [float(f"{value:.3g}") for value in np.geomspace(low, high, int(count))]
+
+
+def parse_shares(shares: Any) -> tuple[float, ...]:
+    """Shares of a run, ``0.1,1`` or numbers, in ascending order.
+
+    Raises:
+      ValueError: one is not a number above 0 and at most 1, or is given twice.
+    """
+    texts = shares.split(",") if isinstance(shares, str) else shares if several(shares) else [shares]
+    found = sorted(single("a share of the run", share) for share in texts)
+    if not found or found[0] <= 0 or found[-1] > 1 or len(set(found)) < len(found):
+        raise ValueError(f"--shares must be shares of the run, above 0 and at most 1, each once; got {shares}")
+    return tuple(found)
 
 
 def _options(parts: Sequence[str], text: str, kind: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from shutil import get_terminal_size
+from types import MappingProxyType
 from typing import Any, NamedTuple, TextIO
 
 import polars as pl
@@ -60,7 +61,7 @@ def train(
     prepared: Sequence[Prepared],
     *,
     checkpoint_seconds: float = 30.0,
-    command: str = "",
+    facts: Mapping[str, Any] = MappingProxyType({}),
     quiet: bool = False,
     on_rows: Callable[[pl.DataFrame], None] | None = None,
 ) -> Outcome:
@@ -71,7 +72,7 @@ def train(
     Args:
       claim: the folder, locked for this plan.
       prepared: of the plan; its errors must occur before the folder is locked.
-      command: the command that reproduces these results, for the manifest.
+      facts: further facts for the manifest, such as the command that reproduces these results.
       quiet: show no progress.
       on_rows: called with the rows of every evaluation, one per run.
 
@@ -101,15 +102,15 @@ def train(
             statuses = list(itertools.chain.from_iterable(share.statuses for share in trained.values()))
             store.write_rows(directory / store.STREAMS, streams)
             store.write_rows(directory / store.CURVES, arranged(curves, config.episodes))
-            facts = {
+            about = {
                 "resumed": claim.resume,
                 "wall_seconds": round(time.monotonic() - began, 2),
                 "parts": {carrier: share.facts for carrier, share in trained.items()},
                 "floors": {config.task: floor},
                 "runs": statuses,
             }
-            facts |= {"command": command} if command else {}
-            store.write_manifest(directory, facts | _facts(plan, prepared, simulator))
+            about |= {name: fact for name, fact in facts.items() if fact}
+            store.write_manifest(directory, about | _facts(plan, prepared, simulator))
             return _outcome(claim, statuses)
 
 
@@ -119,7 +120,8 @@ def _facts(plan: Plan, prepared: Sequence[Prepared], simulator: Any) -> dict[str
     patterns = {name: plan.world.patterns[name] for name in config.patterns}
     begun = {ready.share.carrier: ready.warm.agents for ready in prepared if ready.warm is not None}
     changes = changes_of(config, prepared[0].share.learner)
-    changes = {name: changes[name] for name in patterns if patterns[name].changes is not segment_starts}
+    if config.horizon is None:
+        changes = {name: changes[name] for name in patterns if patterns[name].changes is not segment_starts}
     env: Any = plan.task.env  # `about` of a custom task may be anything
     some = {
         "small_windows": plan.small_windows,
@@ -199,7 +201,7 @@ def _train_share(
     rows, streams = split_streams(ordered(frames, share.labels))
     facts = {
         "runs": len(share.labels),
-        "updates": share.learner.updates,
+        "updates": share.updates,
         "updates_per_stream_sample": share.learner.stride,
         "batches": batches.count,
         "batch_size": batches.width,

@@ -31,7 +31,7 @@ def trained(config, out):
     plan = Plan(added or config)
     prepared = prepare(plan)
     claimed = claim(config, out, resume=(out / store.CONFIG).exists(), added=added)
-    train(plan, claimed, prepared, quiet=True, command="aesjax run")
+    train(plan, claimed, prepared, quiet=True, facts={"command": "aesjax run"})
     return out
 
 

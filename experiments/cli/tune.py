@@ -1,0 +1,70 @@
+"""`aesjax tune`: choose numbers of methods on other seeds, and judge them"""
+
+import dataclasses
+import shlex
+import time
+from pathlib import Path
+
+import tyro
+
+from experiments.cli import run
+from experiments.cli.errors import DIVERGED, DONE, refusing
+from experiments.session.study import Study, TuneOptions, in_words
+from experiments.study.process import start_jax
+
+
+@tyro.conf.configure(tyro.conf.OmitArgPrefixes)
+@dataclasses.dataclass(frozen=True)
+class Tune:
+    """Choose numbers of the methods on other seeds and the beginning of their runs, then train and report the chosen
+    settings on --seeds. --out gets the folders trials and study."""
+
+    tuning: TuneOptions = dataclasses.field(default_factory=TuneOptions)
+    methods: run.Methods = dataclasses.field(default_factory=run.Methods)
+    study: Study = dataclasses.field(default_factory=Study)
+    runtime: run.Runtime = dataclasses.field(default_factory=run.Runtime)
+
+
+def execute(options: Tune) -> int:
+    """Train the trials, print what they chose and cost, then train and report the chosen settings."""
+    with refusing():
+        runtime = options.runtime
+        start_jax(runtime.devices, runtime.out if runtime.resume else None)
+        from experiments.session.tuning import JUDGED, TRIALS, TuningPlan
+        from experiments.study import store
+
+        plan = TuningPlan(run.study_of(options), options.tuning)
+        if runtime.dry_run:
+            for title, study in {"trials": plan.trials, "the study": plan.judged([])}.items():
+                print(f"{title}:\n{study.forecast()}")
+            return DONE
+        if runtime.resume and runtime.out is None:
+            raise ValueError("--resume continues the tuning in --out; name its folder")
+        out = runtime.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-tuning"
+        continued = _again(plan.study, options, out)
+
+    def within(folder: str, report: bool) -> run.Runtime:
+        begun = runtime.resume and (out / folder / store.CONFIG).exists()
+        return dataclasses.replace(runtime, out=out / folder, resume=begun, report=report)
+
+    ended = run.train(plan.trials, within(TRIALS, False), again=continued)
+    if ended not in (DONE, DIVERGED):
+        return ended
+    with refusing():
+        from experiments.session.results import Results
+
+        trials = Results.open(out / TRIALS, plan.trials)
+        choices = plan.choose(trials)
+        lines = plan.lines(trials, choices)
+        print(*lines, sep="\n", flush=True)
+    judged = run.train(plan.judged(choices), within(JUDGED, runtime.report), again=continued, facts={"tuning": lines})
+    return judged if judged != DONE else ended
+
+
+def _again(study: Study, options: Tune, out: Path) -> str:
+    """The command that continues a tuning."""
+    words = shlex.split(study.command())[2:]
+    for part, plain in ((options.tuning, TuneOptions()), (options.runtime, run.Runtime())):
+        given = {name: value for name, value in vars(part).items() if value != getattr(plain, name)}
+        words += in_words({name: value for name, value in given.items() if name not in ("out", "resume")})
+    return shlex.join(["aesjax", "tune", *words, "--out", str(out), "--resume"])

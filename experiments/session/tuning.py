@@ -1,0 +1,307 @@
+"""Tuning: numbers of methods are chosen on the beginning of runs of some seeds and judged on whole runs of others."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aesjax.registry import listed
+from aesjax.typed import require
+from experiments.measure.catalog import Metric, run_metrics
+from experiments.measure.study import RecordedStudy, load_study
+from experiments.session.results import Results
+from experiments.session.study import Study, TuneOptions
+from experiments.study.config import StudyConfig, configured
+from experiments.study.method import Method
+from experiments.study.program import Row, identity, label_of, rows_of
+from experiments.study.text import parse_objects, parse_seeds, parse_shares, parse_sweep
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TRIALS, JUDGED = "trials", "study"  # folders in a tuning's folder
+
+
+class Trial(NamedTuple):
+    """One setting of a tuned method."""
+
+    numbers: Mapping[str, float]  # by name, as in the axes
+    method: Method
+
+
+class Choice(NamedTuple):
+    """The setting of a method that was chosen on a share of the run."""
+
+    method: str  # in tables, without its numbers
+    share: float
+    chosen: str  # the setting's name in tables
+    score: float  # mean over patterns of the mean over seeds
+    second: str | None
+    second_score: float
+    edge: str  # names of chosen numbers at an end of their axis
+    settings: int
+    position: int  # of the method in the study
+    setting: Method
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """A tuning: the study of trials, and the rule by which it chooses.
+
+    Raises:
+      ValueError: no method reads a number, seeds choose and judge, or the options are invalid.
+    """
+
+    study: Study
+    options: TuneOptions
+
+    def __post_init__(self) -> None:
+        both = set(parse_seeds(self.study.seeds)) & set(parse_seeds(self.options.choosing))
+        if both:
+            raise ValueError(
+                f"seeds {listed(map(str, sorted(both)))} would choose and judge; give other --seeds or other --choosing"
+            )
+        require(bool(self.axes), "--numbers", "one or more axes such as kappa=0.01:10:7", self.options.numbers)
+        reads = set().union(*(_readable(method) for method in self.methods))
+        if unread := sorted(self.axes.keys() - reads):
+            raise ValueError(f"--numbers: no method reads '{unread[0]}'; read are: {listed(sorted(reads))}")
+
+    @cached_property
+    def axes(self) -> dict[str, tuple[float, ...]]:
+        """Values of every tuned number by name."""
+        return parse_sweep(self.options.numbers)
+
+    @cached_property
+    def shares(self) -> tuple[float, ...]:
+        """Shares of the run on which settings are chosen, in ascending order."""
+        return parse_shares(self.options.shares)
+
+    @cached_property
+    def methods(self) -> tuple[Method, ...]:
+        return parse_objects(self.study.methods)
+
+    @cached_property
+    def tuned(self) -> dict[int, list[Trial]]:
+        """Position of a method in the study -> all of its settings; methods that read no number are left out."""
+        proxy, settings = configured(self.study).proxy, {}
+        for position, method in enumerate(self.methods):
+            names = [name for name in self.axes if name in _readable(method)]
+            trials = []
+            for values in itertools.product(*(self.axes[name] for name in names)):
+                numbers = dict(zip(names, values, strict=True))
+                plain = {_plain(name, method): value for name, value in numbers.items()}
+                trials.append(Trial(numbers, method.varied(plain, proxy)))
+            if names:
+                settings[position] = trials
+        return settings
+
+    @property
+    def trials(self) -> Study:
+        """The study that chooses."""
+        methods = [trial.method for trials in self.tuned.values() for trial in trials]
+        patterns = self.options.choosing_patterns or self.study.patterns
+        return replace(
+            self.study, methods=methods, patterns=patterns, seeds=self.options.choosing, until=self.shares[-1]
+        )
+
+    def judged(self, choices: Sequence[Choice]) -> Study:
+        """The study of the chosen settings, and of the methods without tuned numbers, on fresh seeds."""
+        methods: list[Method] = []
+        for position, method in enumerate(self.methods):
+            chosen = [choice.setting for choice in choices if choice.position == position]
+            for setting in chosen or [method]:
+                if setting not in methods:  # of two shares, equal choices train once
+                    methods.append(setting)
+        return replace(self.study, methods=methods)
+
+    def choose(self, trials: Results) -> list[Choice]:
+        """The best setting of every tuned method on every share of the run.
+
+        Raises:
+          ValueError: no run of a method has a value of the metric.
+        """
+        metric = trials._metric(self.options.metric, ())
+        recorded = {share: _beginning(trials, share / self.shares[-1]) for share in self.shares}
+        choices = []
+        for position, settings in self.tuned.items():
+            names = _names(trials.config, settings)
+            for share, study in recorded.items():
+                scores = {name: _score(study, name, metric) for name in names}
+                choices.append(self._best(position, share, settings, names, scores, metric))
+        return choices
+
+    def _best(
+        self,
+        position: int,
+        share: float,
+        settings: Sequence[Trial],
+        names: Sequence[str],
+        scores: Mapping[str, float],
+        metric: Metric,
+    ) -> Choice:
+        sign, method = -1.0 if metric.lower_is_better else 1.0, self.methods[position]
+        finished = [at for at, name in enumerate(names) if np.isfinite(scores[name])]
+        if not finished:
+            raise ValueError(f"no setting of {label_of(method)} has a value of {metric.name} with every seed")
+        order = sorted(finished, key=lambda at: -sign * scores[names[at]])
+        best, others = order[0], [at for at in order if names[at] != names[order[0]]]
+        chosen, second = settings[best].numbers, names[others[0]] if others else None
+        axes = {name: self.axes[name] for name in chosen if len(self.axes[name]) > 1}
+        edge = [name for name, values in axes.items() if chosen[name] in (min(values), max(values))]
+        return Choice(
+            label_of(method),
+            share,
+            names[best],
+            scores[names[best]],
+            second,
+            scores[second] if second else float("nan"),
+            ", ".join(edge),
+            len(set(names)),
+            position,
+            settings[best].method,
+        )
+
+    def lines(self, trials: Results, choices: Sequence[Choice]) -> list[str]:
+        """The choices and their cost, one sentence each."""
+        lines = []
+        for choice in choices:
+            text = f"{choice.method}, first {100 * choice.share:g} % of the run: {choice.chosen} of {choice.settings} "
+            text += f"settings, {self.options.metric} {choice.score:.4g}"
+            text += f"; second {choice.second}, {choice.second_score:.4g}" if choice.second else ""
+            text += f"; at the edge of its axis: {choice.edge}, so extend it" if choice.edge else ""
+            lines.append(text)
+        runs, seconds = len(trials.manifest["runs"]), trials.manifest["wall_seconds"]
+        whole = trials.config.whole
+        lines.append(f"cost: {runs} runs of {trials.config.steps:,} of {whole:,} steps, {seconds:.0f} s")
+        return lines
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Chosen settings, the study that chose them and the study that judges them on fresh seeds."""
+
+    plan: TuningPlan
+    trials: Results
+    results: Results
+
+    @cached_property
+    def choices(self) -> "pl.DataFrame":
+        """A row per tuned method and share of the run.
+
+        Columns: method, share, chosen and second (names in tables), score and second_score (of the chosen metric: mean
+        over patterns of the mean over seeds), edge (chosen numbers at an end of their axis), settings (their count).
+        """
+        import polars as pl
+
+        rows = self.plan.choose(self.trials)
+        fields = [
+            {name: value for name, value in row._asdict().items() if name not in ("setting", "position")}
+            for row in rows
+        ]
+        return pl.DataFrame(fields)
+
+    def __repr__(self) -> str:
+        return "\n".join(self.plan.lines(self.trials, self.plan.choose(self.trials)))
+
+
+def tune(study: Study, options: TuneOptions, out: Path, **how: Any) -> Tuning:
+    """Train the trials and the chosen settings into ``out``; what is finished is opened, the rest continued."""
+    plan = TuningPlan(study, options)
+    trials = plan.trials.run(out / TRIALS, **how)
+    choices = plan.choose(trials)
+    facts = {"tuning": plan.lines(trials, choices)}
+    return Tuning(plan, trials, plan.judged(choices).trained(out / JUDGED, facts=facts, **how))
+
+
+def common_setting(tunings: Sequence["Tuning | str | Path"], metric: str = "return") -> "pl.DataFrame":
+    """One setting of every method for all tasks, and what it loses against a choice for each task.
+
+    A score counts as a share of the gap between the worst and the best setting of its task. The common setting has
+    the highest mean over tasks; its loss is one minus this mean, the method's sensitivity (Adkins et al.,
+    arXiv 2412.07165), and in the worst task one minus its lowest score.
+
+    Args:
+      tunings: of the same methods and numbers on different tasks, or their folders.
+      metric: by which settings are compared, over the complete trials.
+
+    Returns:
+      A row per method and setting: method, setting, score (mean over tasks), worst (lowest), tasks, common (whether it
+      is the common setting), loss and worst_loss.
+
+    Raises:
+      ValueError: fewer than two tasks, or a setting that one of them lacks.
+    """
+    import polars as pl
+
+    trials = [given.trials if isinstance(given, Tuning) else Results.open(Path(given) / TRIALS) for given in tunings]
+    tasks = {results.config.task: results for results in trials}
+    require(len(tasks) > 1, "tunings", "tunings of two or more tasks", sorted(tasks))
+    frames = []
+    for task, results in tasks.items():
+        row, study = results._metric(metric, ()), results._recorded
+        sign = -1.0 if row.lower_is_better else 1.0
+        labels = {setting.name: label_of(setting.method) for setting in rows_of(results.config)}
+        scores = [sign * _score(study, name, row) for name in labels]
+        frames.append(pl.DataFrame({"setting": [*labels], "method": [*labels.values()], "value": scores, "task": task}))
+    frame = pl.concat(frames)
+    lacking = frame.group_by("setting").agg(pl.col("task").n_unique()).filter(pl.col("task") < len(tasks))
+    if not lacking.is_empty():
+        raise ValueError(f"the setting {lacking['setting'][0]} was not tried on every task")
+    value, of_task = pl.col("value"), ("task", "method")
+    low, high = value.min().over(of_task), value.max().over(of_task)
+    frame = frame.with_columns(score=pl.when(high > low).then((value - low) / (high - low)).otherwise(1.0))
+    means = frame.group_by("method", "setting", maintain_order=True).agg(
+        pl.col("score").mean(), worst=pl.col("score").min(), tasks=pl.len()
+    )
+    best = pl.int_range(pl.len()).over("method") == pl.col("score").arg_max().over("method")  # one of equals
+    return means.with_columns(common=best, loss=1 - pl.col("score"), worst_loss=1 - pl.col("worst"))
+
+
+def _readable(method: Method) -> set[str]:
+    """Names of a method's numbers: its own, and those of its schedule and carrier after the name of either."""
+    schedule, carrier = method.in_force.factory, method.carrier
+    named = {f"{schedule.name}.{option}" for option in schedule.options}
+    return method.reads | named | {f"{carrier.name}.{option}" for option in carrier.hyper._fields}
+
+
+def _plain(name: str, method: Method) -> str:
+    """A number's name without that of its schedule or carrier."""
+    part, _, option = name.rpartition(".")
+    return option if part in (method.in_force.factory.name, method.carrier.name) else name
+
+
+def _names(config: StudyConfig, settings: Sequence[Trial]) -> list[str]:
+    """Names of settings in a study's tables; equal settings share one."""
+    rows: dict[Any, Row] = {(row.carrier, identity(config, row.method)): row for row in rows_of(config)}
+    return [rows[trial.method.carrier.name, identity(config, trial.method)].name for trial in settings]
+
+
+def _beginning(results: Results, share: float) -> RecordedStudy:
+    """The first ``share`` of all runs of a study."""
+    import polars as pl
+
+    config, recorded = results.config, results._recorded
+    evaluations = max(1, round(share * config.evaluations))
+    if evaluations == config.evaluations:
+        return recorded
+    steps = config.steps // config.evaluations * evaluations
+    changes: dict[str, dict[str, dict[str, list[float]]]] = {config.task: {}}
+    for key in recorded.runs:
+        stated = [step for step in recorded.changes(key).tolist() if step < steps]
+        changes[config.task].setdefault(key.pattern, {})[str(key.seed)] = stated
+    short = replace(config, steps=steps, evaluations=evaluations, horizon=config.whole)
+    curves = results.curves.filter(pl.col("step") <= steps)
+    return load_study(curves, short.to_json(), {**results.manifest, "changes": changes})
+
+
+def _score(study: RecordedStudy, method: str, metric: Metric) -> float:
+    """Mean over patterns of the mean over seeds; NaN if a run has no value."""
+    values: dict[str, list[float]] = {}
+    for key in study.runs:
+        if key.method == method and metric.comparable(key.pattern):
+            values.setdefault(key.pattern, []).append(run_metrics(study, key, [metric])[metric.name].value)
+    return float(np.mean([np.mean(of_pattern) for of_pattern in values.values()])) if values else float("nan")

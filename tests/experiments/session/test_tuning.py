@@ -1,0 +1,133 @@
+"""Tuning: settings are chosen on other seeds and the beginning of runs, refused where they would judge themselves."""
+
+import polars as pl
+import pytest
+
+from experiments import Results, Study, common_setting
+from experiments.cli import main
+from experiments.session.study import TuneOptions
+from experiments.session.tuning import TuningPlan
+from experiments.study import store
+
+NUMBERS = {"kappa": (0.1, 3.0), "fixed.base": (0.02, 0.2)}
+SMALL = {"steps": 1200, "evaluations": 6, "episodes": 1, "patterns": "steady,abrupt"}
+
+
+def study(**options):
+    return Study("toy", ["sac", "sac+aes", "sac+fixed"], **{"seeds": "1:2", **SMALL, **options})
+
+
+def plan(numbers=NUMBERS, seeds="1:2", **options):
+    return TuningPlan(study(seeds=seeds), TuneOptions(numbers, **{"choosing": "5:6", **options}))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"choosing": "2:3"}, "seeds 2 would choose and judge"),
+        ({"numbers": {"kapa": (0.1, 1.0)}}, "no method reads 'kapa'"),
+        ({"numbers": {"linear.base": (0.1, 1.0)}}, "no method reads 'linear.base'"),
+        ({"numbers": ()}, "one or more axes"),
+        ({"numbers": ["kappa=1:0.1:3"]}, "0 < LOW < HIGH"),
+        ({"numbers": ["kappa=0.1:1"]}, "NAME=VALUE"),
+        ({"shares": "0.1,2"}, "above 0 and at most 1"),
+        ({"shares": "0.15"}, "share of the run"),
+    ],
+)
+def test_a_tuning_that_cannot_choose_is_refused(options, words):
+    with pytest.raises(ValueError, match=words) as refused:
+        _ = plan(**options).trials.config
+    assert len(str(refused.value)) < 300
+
+
+def test_every_method_is_tried_with_the_numbers_that_it_reads():
+    tuned = plan().tuned
+    assert {at: [dict(trial.numbers) for trial in trials] for at, trials in tuned.items()} == {
+        1: [{"kappa": 0.1}, {"kappa": 3.0}],
+        2: [{"fixed.base": 0.02}, {"fixed.base": 0.2}],
+    }
+    assert [len(trials) for trials in plan({"base": (0.1, 0.2), "learning_rate": (1e-4, 1e-3)}).tuned.values()] == [
+        2,
+        4,
+        4,
+    ]
+    assert plan(["kappa=0.01:1:3"]).axes == {"kappa": (0.01, 0.1, 1.0)}
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A tuning of two methods, on the first half and on whole runs."""
+    out = tmp_path_factory.mktemp("tuned")
+    return study().tune(NUMBERS, out=out, choosing="5:6", shares="0.5,1", quiet=True)
+
+
+@pytest.mark.slow
+def test_the_choice_is_the_best_mean_over_patterns_and_seeds_of_each_share(tuned):
+    curves = tuned.trials.curves
+    for row in tuned.choices.iter_rows(named=True):
+        steps = curves.filter(pl.col("method").str.starts_with(row["method"]), pl.col("step") <= 1200 * row["share"])
+        # Trapezoids over evenly spaced evaluations.
+        weight = pl.when(pl.col("step").is_in([0, int(1200 * row["share"])])).then(0.5).otherwise(1.0)
+        means = steps.group_by("method").agg((pl.col("return_mean") * weight).sum() / weight.sum())
+        best, second = means.sort("return_mean", descending=True).rows()
+        assert (row["chosen"], row["second"]) == (best[0], second[0])
+        assert row["score"] == pytest.approx(best[1])
+    assert tuned.choices["method"].to_list() == ["SAC+AES"] * 2 + ["SAC+fixed"] * 2
+    assert set(tuned.choices["edge"]) == {"kappa", "fixed.base"}  # of two values each is an end
+
+
+@pytest.mark.slow
+def test_the_chosen_settings_are_judged_on_fresh_seeds(tuned):
+    assert set(tuned.results.methods) == {"SAC", *tuned.choices["chosen"]}
+    assert tuned.results.config.seeds == (1, 2)
+    assert tuned.trials.config.seeds == (5, 6)
+    told = str(tuned).splitlines()
+    assert tuned.results.manifest["tuning"] == told
+    assert "cost: 16 runs of 1,200 of 1,200 steps" in told[-1]
+
+
+@pytest.mark.slow
+def test_trials_are_the_beginning_of_whole_runs(tuned, tmp_path):
+    early = plan(shares="0.5").trials.run(tmp_path / "early", quiet=True)
+    whole = tuned.trials.curves.filter(pl.col("step") <= 600)
+    assert early.curves.equals(whole, null_equal=True)
+    assert early.config.horizon == 1200
+    assert early.manifest["changes"]["toy"]["abrupt"] == {"5": [240, 480], "6": [240, 480]}
+    assert early.policy("SAC+AES[kappa=3]", "abrupt", 5).end == 599
+
+
+@pytest.mark.slow
+def test_a_killed_tuning_continues_to_equal_numbers(tuned, tmp_path, monkeypatch, capsys):
+    numbers = [word for name, values in NUMBERS.items() for word in ("--numbers", f"{name}={values[0]},{values[1]}")]
+    sizes = [word for name, value in SMALL.items() for word in (f"--{name}", str(value))]
+    options = [*numbers, *sizes, "--choosing", "5:6", "--seeds", "1:2", "--shares", "0.5,1"]
+    options += ["--schedules", "baseline,aes,fixed", "--quiet", "--no-report", "--out", str(tmp_path / "tuned")]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.study.train.save_agents", interrupted)
+        assert main(["tune", *options]) == 130
+    assert "aesjax tune --schedules baseline,aes,fixed" in capsys.readouterr().err
+    assert main(["tune", *options, "--resume"]) == 0
+    for folder in ("trials", "study"):
+        for name in (store.CONFIG, store.CURVES):
+            there, here = tuned.trials.directory.parent / folder / name, tmp_path / "tuned" / folder / name
+            assert there.read_bytes() == here.read_bytes()
+
+
+@pytest.mark.slow
+def test_one_setting_for_all_tasks_and_its_loss(tuned, tmp_path):
+    methods = plan().trials.methods
+    Study("reacher", methods, seeds="5:6", **SMALL).run(tmp_path / "other" / "trials", quiet=True)
+    frame = common_setting([tuned, tmp_path / "other"])
+    assert set(frame["method"]) == {"SAC+AES", "SAC+fixed"}
+    assert set(frame["tasks"]) == {2}
+    for _, own in frame.group_by("method"):
+        scores, common = own["score"], own.filter("common")
+        assert scores.sum() == pytest.approx(1.0)  # of two settings one is best and one worst on each task
+        assert common["score"].item() == scores.max()
+        assert common["loss"].item() == pytest.approx(1 - scores.max())
+    with pytest.raises(ValueError, match="tunings of two or more tasks"):
+        common_setting([tuned, Results.open(tuned.trials.directory).directory.parent])
