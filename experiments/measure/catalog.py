@@ -46,6 +46,7 @@ class Metric:
     ratios: Callable[..., np.ndarray] | None = None  # of mean returns, as `nauc_task`, if aggregates resample both
     order: int = _LAST  # position among comparisons with the baseline; 0: no comparisons
     versus: bool = False  # also compared with constants and controls
+    gain: str = ""  # metric whose level without drift, above the floor, is the agent's gain in this unit
     verdict: str = SENTENCE  # of `VERDICTS`, or empty
     recorded: bool = False  # a column of the paper's record
     short: str = ""  # other name for `Results.compare`
@@ -134,7 +135,7 @@ _share = partial(_row, low=0.0, high=1.0, digits=0, percent=True)
 _time = partial(Metric, low=0.0, high=_sum_of_changes, digits=1, percent=True, lower_is_better=True, verdict="")
 _null = partial(_time, order=0)
 _percent = partial(_row, digits=1, percent=True, recorded=True)
-_return = partial(Metric, difference_digits=2)
+_return = partial(Metric, difference_digits=2, gain="mean_return")
 _ROBUST, _VERSUS = ("recovery", "floor"), ("recovery", "floor", "steady")
 _LEVEL, _STEADY_LEVEL = "level_not_above_floor", "steady_not_above_floor"
 
@@ -150,7 +151,7 @@ _ROWS = (
            lower_is_better=True, under_drift=True, verdict="", recorded=True),
     Metric("nauc_task_safe", lambda run: run.nauc(corrected=True), ("reference", "floor"), denominator="reference",
            corrected=True, ratios=nauc_task, order=5, versus=True, verdict=MAIN, recorded=True, short="nauc",
-           words="floor-corrected nAUC"),
+           gain="nauc_task_safe", words="floor-corrected nAUC"),
     Metric("drop_run_safe", lambda run: run.drop(corrected=True), ("steady", "floor"), denominator="own",
            corrected=True, order=7, lower_is_better=True, under_drift=True, recorded=True, short="drop_ratio",
            words="floor-corrected DropRatio"),

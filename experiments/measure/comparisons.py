@@ -7,8 +7,10 @@ import numpy as np
 
 from experiments.measure import stats
 from experiments.measure.catalog import Metric, ordered
-from experiments.measure.curves import Value, mean_return
-from experiments.measure.study import NAN, RecordedStudy, RunKey
+from experiments.measure.curves import Value, mean_return, nan_mean
+from experiments.measure.metrics import clearly_positive
+from experiments.measure.runs import Acted
+from experiments.measure.study import NAN, STEADY, RecordedStudy, RunKey
 
 #: Column -> run -> its value.
 Cells = dict[str, dict[RunKey, Value]]
@@ -18,19 +20,55 @@ Scores = Mapping[str, Mapping[str, Mapping[int, float]]]
 Opponents = dict[str, dict[tuple[str, str], str]]
 
 BEST_CONSTANT, CONSTANT = "best_constant", "constant"
+DETECTABLE = "detectable"  # kind of row
+#: Metrics that say how a method set the entropy weight.
+ACTED = ("saturation_min", "saturation_max", "mean_entropy_weight")
 
-#: Outcomes; better and worse need a Holm-adjusted p-value below 5 % and at least `ENOUGH` pairs.
-OUTCOMES = BETTER, WORSE, NOT_SIGNIFICANT = "better", "worse", "not significant"
-EQUIVALENT = "equivalent"  # not significant, and the interval lies within the margin
+#: Outcomes, of which `outcome_of` returns one.
+OUTCOMES = BETTER, WORSE, EQUIVALENT, EQUAL, UNDECIDED, NO_DATA = (
+    "better",
+    "worse",
+    "equivalent",
+    "equal",
+    "undecided",
+    "no data",
+)
+DECIDED = (BETTER, WORSE)
 ENOUGH = 5  # pairs of runs
+#: A difference is equivalent within this share of the agent's gain over random actions without drift.
+MARGIN = 0.05
 _LEVEL = 0.05
 
 
-def outcome_of(difference: float, p: float, pairs: int, *, lower_is_better: bool = False) -> str:
-    """One of `OUTCOMES` for a mean difference and its p-value after Holm's correction."""
-    if not p < _LEVEL or pairs < ENOUGH:
-        return NOT_SIGNIFICANT
-    return BETTER if (difference < 0) == lower_is_better else WORSE
+def outcome_of(
+    interval: stats.Interval,
+    p: float,
+    pairs: int,
+    *,
+    gain: float = NAN,
+    equal: bool = False,
+    lower_is_better: bool = False,
+) -> str:
+    """One of `OUTCOMES`: the first that applies.
+
+    No data: fewer than `ENOUGH` pairs. Equal: all differences are zero. Better, worse: p is below 5 %. Equal: both
+    methods are constants of equal weight. Equivalent: the interval lies within `MARGIN` of the gain. Else undecided.
+
+    Args:
+      interval: 95 %, of the mean difference.
+      p: after Holm's correction.
+      gain: of the agent without drift over random actions, in the unit of the difference; NaN: no margin.
+      equal: whether both methods acted as constants of equal weight.
+    """
+    if pairs < ENOUGH:
+        return NO_DATA
+    if interval == (0.0, 0.0, 0.0):
+        return EQUAL
+    if p < _LEVEL:
+        return BETTER if (interval.value < 0) == lower_is_better else WORSE
+    if equal:
+        return EQUAL
+    return EQUIVALENT if -MARGIN * gain < interval.low and interval.high < MARGIN * gain else UNDECIDED
 
 
 class TidyRow(NamedTuple):
@@ -108,6 +146,8 @@ class Paired(NamedTuple):
     p: float  # of the paired t test over seeds
     by_t: bool  # whether the interval is Student's: one task and fewer than ten pairs
     flag: str  # of a ratio without a verdict; else empty
+    gain: float  # of the agent, as `gain_of`
+    equal: bool  # whether both methods acted as constants of equal weight
 
     @property
     def difference(self) -> np.ndarray:
@@ -119,10 +159,40 @@ class Paired(NamedTuple):
         """Number of pairs of runs."""
         return int(np.sum(np.isfinite(self.difference)))
 
+    @property
+    def by_seed(self) -> np.ndarray:
+        """(seeds,) mean differences over tasks, at the seeds with a pair on every task."""
+        d = self.difference
+        return np.mean(d[:, np.all(np.isfinite(d), axis=0)], axis=0)
+
+    def outcome(self, p: float, *, lower_is_better: bool = False) -> str:
+        """Outcome at a p-value after Holm's correction."""
+        about = {"gain": self.gain, "equal": self.equal, "lower_is_better": lower_is_better}
+        return outcome_of(self.interval, p, self.pairs, **about)
+
+
+def gain_of(study: RecordedStudy, cells: Cells, scope: Scope, method: str, metric: Metric) -> float:
+    """Mean over seeds of the gain of a method's baseline over random actions without drift, in the metric's unit.
+
+    NaN unless it is clearly positive (`experiments.measure.metrics.clearly_positive`), and of metrics in other units.
+    """
+    name = next((name for name in (study.baseline(method), method) if name in study.baselines), None)
+    if name is None or metric.gain not in cells:
+        return NAN
+    floors = np.array([0.0 if metric.corrected else study.floors.get(task, NAN) for task in scope.tasks])
+    gains = np.mean(matrix(study, cells[metric.gain], scope, name, STEADY) - floors[:, None], axis=0)
+    return float(np.nanmean(gains)) if clearly_positive(gains) else NAN
+
+
+def acted(study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str) -> Acted:
+    """How a method set the entropy weight; `ACTED` are the columns that it needs."""
+    means = (float(nan_mean(matrix(study, cells[name], scope, method, pattern).ravel())) for name in ACTED)
+    return Acted(study.definitions[method], *means)
+
 
 def paired(
     study: RecordedStudy,
-    column: Mapping[RunKey, Value],
+    cells: Cells,
     scope: Scope,
     method: str,
     opponent: str | Mapping[str, str],
@@ -133,19 +203,25 @@ def paired(
     """Compare two methods on the values of a metric by run; the interval is clipped to the metric's bounds.
 
     Args:
+      cells: columns of the metric, of `ACTED` and of the metric's gain.
       opponent: one for all tasks, or a map from task to method.
       draw: interval of a statistic of arrays, `draw_interval` with seed and replicates.
     """
+    column = cells[metric.name]
     ours, theirs = (matrix(study, column, scope, of, pattern) for of in (method, opponent))
     d = stats.paired_differences(ours, theirs)
     by_t = len(scope.tasks) == 1 and int(np.sum(np.isfinite(d))) < stats.SMALL
     interval = stats.t_interval(d) if by_t else draw([d], stats.mean)
-    by_seed = np.where(np.all(np.isfinite(d), axis=0), np.mean(d, axis=0), np.nan)
     interval = stats.bounded(interval, *metric.bounds(study.segments_of(pattern), paired=True))
-    names = {method, *([opponent] if isinstance(opponent, str) else opponent.values())}
+    opponents = {opponent} if isinstance(opponent, str) else {*opponent.values()} - {""}
+    names, equal = {method, *opponents}, False
+    if len(scope.tasks) == len(opponents) == 1:
+        first, second = (acted(study, cells, scope, name, pattern) for name in (method, *opponents))
+        equal = first.equals(second)
     runs = (v for k, v in column.items() if k.task in scope.tasks and k.pattern == pattern and k.method in names)
     flag = max((value.flag for value in runs), default="")
-    return Paired(ours, theirs, interval, stats.paired_t_p(by_seed), by_t, flag)
+    pair = Paired(ours, theirs, interval, NAN, by_t, flag, gain_of(study, cells, scope, method, metric), equal)
+    return pair._replace(p=stats.paired_t_p(pair.by_seed))
 
 
 def comparisons(
@@ -172,18 +248,20 @@ def comparisons(
     for suffix, opponent, metrics in requested:
         names = opponent if isinstance(opponent, str) else " / ".join(dict.fromkeys(filter(None, opponent.values())))
         for metric in (metric for metric in metrics if metric.name in cells):
-            column = cells[metric.name]
-            pair = paired(study, column, scope, method, opponent, pattern, metric, draw)
+            pair = paired(study, cells, scope, method, opponent, pattern, metric, draw)
             if suffix and not pair.pairs:
                 continue
+            column = cells[metric.name]
             reason = _left_out(pair, [column.get(key) for key in scope.keys(study, method, pattern)])
             flag = f"baseline={names}" + (";lower_is_better" if metric.lower_is_better else "")
             for kind, interval in _statistics(pair, metric, segments, draw, brief=bool(suffix)).items():
                 note = flag + (";t_interval" if kind == "paired" and pair.by_t else "")
                 note += f";{pair.flag}" if pair.flag else ""
+                note += f";{EQUAL}" if kind == "paired" and pair.equal else ""
                 name, ends = f"{kind}:{metric.name}{suffix}", stats.numbers(interval)
+                count = len(pair.by_seed) if kind == DETECTABLE else pair.pairs
                 head = ("method", scope.family, scope.task, method, pattern, None, name)
-                yield TidyRow(*head, *ends, pair.pairs, total, reason, note)
+                yield TidyRow(*head, *ends, count, total, reason, note)
 
 
 def _left_out(pair: Paired, values: Sequence[Value | None]) -> str:
@@ -197,8 +275,10 @@ def _left_out(pair: Paired, values: Sequence[Value | None]) -> str:
 def _statistics(
     pair: Paired, metric: Metric, segments: float, draw: Callable, *, brief: bool
 ) -> dict[str, stats.Interval]:
-    """Kind of comparison -> value and interval; ``brief``: mean difference and p-value only."""
-    results = {"paired": pair.interval, "p": stats.Interval(pair.p, NAN, NAN)}
+    """Kind of comparison -> value and interval; ``brief``: without IQM and probabilities of improvement."""
+    numbers = {"p": pair.p, DETECTABLE: detectable(pair.by_seed), "gain": pair.gain}
+    shown = {kind: number for kind, number in numbers.items() if kind != "gain" or np.isfinite(number)}
+    results = {"paired": pair.interval} | {kind: stats.Interval(x, NAN, NAN) for kind, x in shown.items()}
     if brief:
         return results
     sign = -1.0 if metric.lower_is_better else 1.0
@@ -212,7 +292,7 @@ def _statistics(
 
 def with_holm(rows: list[TidyRow], asides: Collection[str] = ()) -> list[TidyRow]:
     """Append ``p_holm`` rows, adjusted within one metric and kind of opponent over all tasks (family rows: all
-    families).
+    families); ``detectable`` becomes that of Holm's first step.
 
     Args:
       rows: of `comparisons`.
@@ -221,13 +301,32 @@ def with_holm(rows: list[TidyRow], asides: Collection[str] = ()) -> list[TidyRow
     """
     groups: dict[tuple, list[TidyRow]] = {}
     for row in rows:
-        if row.metric.startswith("p:"):
-            groups.setdefault((row.metric, row.task is None, row.method in asides), []).append(row)
-    adjusted = []
-    for group in groups.values():
-        for row, p in zip(group, stats.holm([row.value for row in group]), strict=True):
-            adjusted.append(row._replace(metric=row.metric.replace("p:", "p_holm:", 1), value=float(p)))
-    return rows + adjusted
+        kind, _, name = row.metric.partition(":")
+        if kind in ("p", DETECTABLE):
+            groups.setdefault((kind, name, row.task is None, row.method in asides), []).append(row)
+    adjusted = [row for row in rows if not row.metric.startswith(f"{DETECTABLE}:")]
+    for (kind, name, *_), group in groups.items():
+        if kind == "p":
+            for row, p in zip(group, stats.holm([row.value for row in group]), strict=True):
+                adjusted.append(row._replace(metric=f"p_holm:{name}", value=float(p)))
+        else:
+            tests = sum(np.isfinite(row.value) for row in group)
+            adjusted += [row._replace(value=_corrected(row.value, row.n_valid, tests)) for row in group]
+    return adjusted
+
+
+def detectable(differences: np.ndarray, tests: int = 1) -> float:
+    """Smallest mean difference that the paired t test of these (n,) detects with probability 0.8 at Holm's first step.
+
+    In the unit of the differences, whose standard deviation it uses; NaN for fewer than two.
+    """
+    d = differences[np.isfinite(differences)]
+    return float(np.std(d, ddof=1)) * stats.detectable(len(d), tests) if len(d) > 1 else NAN
+
+
+def _corrected(value: float, seeds: int, tests: int) -> float:
+    """A detectable difference of one test as that of the first of several."""
+    return value * stats.detectable(seeds, tests) / stats.detectable(seeds) if np.isfinite(value) else NAN
 
 
 def constants_of(study: RecordedStudy) -> list[str]:
@@ -293,24 +392,34 @@ class Contrast(NamedTuple):
 
     interval: stats.Interval  # 95 %, of the mean difference, by t over seeds
     p: float  # of the paired t test, after Holm over the table
-    outcome: str  # one of `OUTCOMES`, or `EQUIVALENT`
+    outcome: str  # one of `OUTCOMES`
+    detectable: float  # smallest difference that is detected with probability 0.8, in the same unit
+    gain: float  # of the agent without drift, in the same unit; NaN without one
+
+    @property
+    def detectable_share(self) -> float:
+        """The detectable difference as a share of the agent's gain."""
+        return self.detectable / self.gain
 
 
 def contrasts(
-    differences: Mapping[Any, np.ndarray], *, margin: Mapping[Any, float] | float = 0.0
+    differences: Mapping[Any, np.ndarray],
+    *,
+    gain: Mapping[Any, float] | float = NAN,
+    equal: Collection[Any] = (),
 ) -> dict[Any, Contrast]:
     """Contrasts of a table of paired differences (higher is better), with Holm's correction over the table.
 
     Args:
       differences: cell -> (n,) over seeds, NaN where a run is missing.
-      margin: equivalence margin; a difference that is not significant is equivalent if its interval lies within it.
+      gain: of the agent without drift, in the unit of the differences.
+      equal: cells of two methods that acted as constants of equal weight.
     """
     adjusted = stats.holm([stats.paired_t_p(d) for d in differences.values()])
-    found = {}
+    tests, results = int(np.isfinite(adjusted).sum()), dict[Any, Contrast]()
     for (key, d), p in zip(differences.items(), adjusted, strict=True):
-        interval, within = stats.t_interval(d), margin[key] if isinstance(margin, Mapping) else margin
-        outcome = outcome_of(interval.value, p, int(np.isfinite(d).sum()))
-        if outcome == NOT_SIGNIFICANT and -within < interval.low and interval.high < within:
-            outcome = EQUIVALENT
-        found[key] = Contrast(interval, float(p), outcome)
-    return found
+        interval, pairs = stats.t_interval(d), int(np.isfinite(d).sum())
+        unit = gain[key] if isinstance(gain, Mapping) else gain
+        outcome = outcome_of(interval, p, pairs, gain=unit, equal=key in equal)
+        results[key] = Contrast(interval, float(p), outcome, detectable(d, tests), unit)
+    return results

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -183,6 +183,31 @@ def pinned(at_min: float, at_max: float) -> str:
       at_min, at_max: `saturation` at the bounds; NaN if not logged, zero for a constant, which has no clip.
     """
     return "upper" if at_max >= _PINNED else "lower" if at_min >= _PINNED else ""
+
+
+class Acted(NamedTuple):
+    """How a method set the entropy weight under a pattern: means over its runs."""
+
+    method: Any  # `experiments.study.method.Method`
+    at_min: float  # `saturation` at the bounds
+    at_max: float
+    weight: float
+
+    def equals(self, other: "Acted") -> bool:
+        """Whether both acted as constants of equal weight, up to the share of updates that `pinned` ignores.
+
+        A control acts as a constant against the method whose record it plays, if that method is pinned.
+        """
+        for ours, theirs in ((self, other), (other, self)):
+            if ours.method.control is not None and ours.method.control.of == theirs.method:
+                return bool(pinned(theirs.at_min, theirs.at_max))
+        weights = sorted(each.weight for each in (self, other) if each._is_constant)
+        alike = (self.method.carrier, self.method.hyper) == (other.method.carrier, other.method.hyper)
+        return alike and len(weights) == 2 and weights[0] >= _PINNED * weights[1]
+
+    @property
+    def _is_constant(self) -> bool:
+        return self.method.follows("fixed") or (not self.method.adaptations and bool(pinned(self.at_min, self.at_max)))
 
 
 def responsiveness(

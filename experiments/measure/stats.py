@@ -5,7 +5,9 @@ Statistics accept leading axes, so that one call evaluates all bootstrap replica
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,8 @@ from experiments.measure.curves import nan_mean
 
 SMALL = 10  # below this many seeds the percentile interval is stretched
 _LEVEL = 0.95  # of intervals
+_POWER = 0.8  # probability with which a detectable difference is detected
+_MOST = 10**6  # pairs
 _MAX_UNDEFINED = 0.05  # largest share of undefined replicates of an interval
 
 
@@ -139,6 +143,34 @@ def paired_t_p(differences: np.ndarray) -> float:
     if error == 0.0:
         return 1.0 if np.mean(d) == 0.0 else 0.0
     return float(2.0 * stdtr(d.size - 1, -abs(float(np.mean(d))) / error))
+
+
+@cache
+def detectable(pairs: int, tests: int = 1) -> float:
+    """Smallest mean difference, in standard deviations, that a paired t test detects with probability 0.8.
+
+    Two-sided at 5 % over the number of tests, which is the first step of Holm's correction: the noncentrality at which
+    Student's t of ``pairs - 1`` degrees of freedom exceeds its critical value with probability 0.8, over
+    ``sqrt(pairs)``. NaN for one pair.
+
+    >>> round(detectable(5), 2), round(detectable(5, 6), 2), round(detectable(10, 6), 2)
+    (1.68, 2.76, 1.37)
+    """
+    from scipy.special import nctdtrinc, stdtrit
+
+    if pairs < 2:
+        return float("nan")
+    critical = stdtrit(pairs - 1, 1.0 - 0.5 * (1.0 - _LEVEL) / max(tests, 1))
+    return float(nctdtrinc(pairs - 1, 1.0 - _POWER, critical) / np.sqrt(pairs))
+
+
+def pairs_for(difference: float, tests: int = 1) -> int:
+    """Smallest number of pairs with which a difference, in standard deviations, is `detectable`.
+
+    >>> pairs_for(1.68), pairs_for(0.5, 6)
+    (6, 55)
+    """
+    return bisect_left(range(_MOST), True, lo=2, key=lambda pairs: detectable(pairs, tests) <= difference)
 
 
 def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> float:

@@ -15,7 +15,7 @@ import polars as pl
 from agents import CARRIERS as REGISTERED
 from experiments.measure import stats
 from experiments.measure.catalog import CATALOG
-from experiments.measure.comparisons import OUTCOMES, best_of, contrasts
+from experiments.measure.comparisons import BETTER, MARGIN, WORSE, best_of, contrasts
 from experiments.measure.curves import nan_mean
 from experiments.measure.metrics import clearly_positive
 from experiments.measure.study import REFERENCE, STEADY
@@ -31,8 +31,6 @@ NAMES = {spec.label: name for name, spec in REGISTERED.items()}
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 PATTERNS = ("abrupt", "linear", "periodic", "mixed")  # without the steady one
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
-#: A claim of no cost needs an interval within this share of the baseline's gain over the random policy without drift.
-MARGIN = 0.05
 #: Share of seeds in which an agent has to end above its untrained policy and above random actions without drift.
 LEARNED = 0.8
 _ABOVE = pl.col("final_return") > pl.max_horizontal("untrained", "floor")
@@ -313,7 +311,8 @@ def measure(
     margin = {tuple(key): gain for *key, gain in margins.iter_rows()}
     within = sum(contrast.interval.low > -margin[key] for key, contrast in tested.items())
     low, high = (end if math.isfinite(end) else None for end in interval[1:])
-    better, worse, rest = (outcomes.count(outcome) for outcome in OUTCOMES)
+    better, worse = outcomes.count(BETTER), outcomes.count(WORSE)
+    rest = len(outcomes) - better - worse
     fewest = pairs.select(pl.len().over(_CELL).min()).item()
     return Measured(interval.value, low, high, (second, first), better, worse, rest, within, fewest)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from experiments.measure.comparisons import BETTER, ENOUGH, NOT_SIGNIFICANT, WORSE
+from experiments.measure.comparisons import BETTER, ENOUGH, UNDECIDED, WORSE
 from experiments.paper.claims import Claim
 from experiments.paper.design import TASKS
 from experiments.paper.evidence import (
@@ -155,7 +155,7 @@ def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
     pooled = words.get(side, "the interval holds zero" if len(ends) == 2 else f"fewer than {FEWEST} common seeds")
     few = m.fewest < ENOUGH
     if claim.kind == "question":
-        return {"claimed": BETTER, "other": WORSE}.get("" if few else side, NOT_SIGNIFICANT), cells
+        return {"claimed": BETTER, "other": WORSE}.get("" if few else side, UNDECIDED), cells
     holds = {
         "mean": side == "claimed",
         "every": m.better == m.units,

@@ -1,6 +1,7 @@
 """Tables of a record as Markdown, the paper's own beside ours, and the figure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,15 +10,9 @@ import polars as pl
 
 from aesjax.schedules import aes
 from experiments.measure.catalog import CATALOG
-from experiments.measure.comparisons import (
-    BETTER,
-    ENOUGH,
-    EQUIVALENT,
-    NOT_SIGNIFICANT,
-    WORSE,
-    Contrast,
-    contrasts,
-)  # fmt: skip
+from experiments.measure.comparisons import ACTED, ENOUGH, MARGIN, OUTCOMES, Contrast, contrasts
+from experiments.measure.metrics import clearly_positive
+from experiments.measure.runs import Acted
 from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, paper_table
@@ -26,7 +21,6 @@ from experiments.paper.evidence import (
     CARRIERS,
     FEWEST,
     HAS_LEARNED,
-    MARGIN,
     NOTHING,
     PATTERNS,
     SETTING,
@@ -61,9 +55,14 @@ class Setting(NamedTuple):
     runs: pl.DataFrame
     methods: dict[str, str]  # row of the tables -> method
     constant: str  # the chosen one, or the carrier's own
-    margin: float  # units of return
+    gain: float  # of the baseline over random actions without drift; NaN unless clearly positive
     tuned: dict[_Key, Contrast]  # minus the chosen constant, on `REPORTING`; empty where no seeds are left for a choice
     published: dict[_Key, Contrast]  # published AES minus others, on all seeds
+
+    @property
+    def margin(self) -> str:
+        """The margin of equivalence in a sentence."""
+        return f"Margin of equivalence: {MARGIN * self.gain:.2f}." if self.gain > 0 else "No margin of equivalence."
 
     @property
     def patterns(self) -> list[str]:
@@ -165,7 +164,8 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     own = [name for name in constants if not definitions[name].values]
     constant = constants[0] if chosen else (own or [methods[BASELINE]])[0]
     steady = runs.filter(method=methods[BASELINE], pattern=STEADY)
-    margin = max(0.0, MARGIN * (steady["mean_return"].mean() - steady["floor"][0]))
+    gains = (steady["mean_return"] - steady["floor"]).to_numpy()
+    gain = gains.mean() if clearly_positive(gains) else float("nan")
     others = {row: m for row, m in methods.items() if m != constant and (row != TUNED or m != methods[PUBLISHED])}
     tuned = {row: (m, constant) for row, m in others.items()} if chosen else {}
     opponents = methods if chosen or constant == methods[BASELINE] else {**methods, CONSTANT: constant}
@@ -177,17 +177,28 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     if definition.denominator == "own":
         scored = scored.join(unclear(runs), on="method", how="anti")
     if metric != "mean_return":  # of changes alone, and without a margin
-        scored, margin = scored.filter(pl.col("value").is_not_nan(), pl.col("pattern") != STEADY), 0.0
-    found = (_contrasts(scored, tuned, REPORTING, margin), _contrasts(scored, pairs, seeds, margin))
-    return Setting(task, steps, carrier, runs, methods, constant, margin, *found)
+        scored, gain = scored.filter(pl.col("value").is_not_nan(), pl.col("pattern") != STEADY), float("nan")
+    found = (_contrasts(scored, tuned, REPORTING, gain), _contrasts(scored, pairs, seeds, gain))
+    return Setting(task, steps, carrier, runs, methods, constant, gain, *found)
+
+
+def acted(runs: pl.DataFrame) -> dict[tuple[str, str], Acted]:
+    """How every method set the entropy weight under every pattern: (method, pattern) -> means over its runs."""
+    means = runs.group_by("method", "pattern").agg(pl.col("definition").first(), pl.col(ACTED).mean())
+    return {(name, pattern): Acted(method_of(text), *logs) for name, pattern, text, *logs in means.iter_rows()}
 
 
 def _contrasts(
-    runs: pl.DataFrame, pairs: Mapping[str, tuple[str, str]], seeds: Sequence[int], margin: float
+    runs: pl.DataFrame, pairs: Mapping[str, tuple[str, str]], seeds: Sequence[int], gain: float
 ) -> dict[_Key, Contrast]:
     """Differences of the pairs under every pattern; Holm over all of them."""
     columns, nan = runs.select("method", "pattern", "seed", "value").iter_rows(), float("nan")
     values = {(method, pattern, seed): value for method, pattern, seed, value in columns}
+    weights, equal = acted(runs), set[_Key]()
+    for (row, methods), pattern in product(pairs.items(), runs["pattern"].unique()):
+        ours, theirs = (weights.get((method, pattern)) for method in methods)
+        if ours and theirs and ours.equals(theirs):
+            equal.add((row, pattern))
     differences = {
         (row, pattern): np.array(
             [values.get((ours, pattern, s), nan) - values.get((theirs, pattern, s), nan) for s in seeds]
@@ -195,7 +206,7 @@ def _contrasts(
         for row, (ours, theirs) in pairs.items()
         for pattern in runs["pattern"].unique(maintain_order=True)
     }
-    return contrasts(differences, margin=margin)
+    return contrasts(differences, gain=gain, equal=equal)
 
 
 def tables(runs: pl.DataFrame) -> str:
@@ -205,7 +216,7 @@ def tables(runs: pl.DataFrame) -> str:
 
 
 def _counted(outcomes: Sequence[str]) -> str:
-    counts = {kind: outcomes.count(kind) for kind in (BETTER, WORSE, EQUIVALENT, NOT_SIGNIFICANT)}
+    counts = {kind: outcomes.count(kind) for kind in OUTCOMES}
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
 
 
@@ -271,6 +282,9 @@ def _longest(found: Sequence[Setting]) -> list[Setting]:
     return list({(each.task, each.carrier): each for each in sorted(found, key=lambda each: each.steps)}.values())
 
 
+_CELLS = "± half of the 95 % t interval (smallest difference that is detected with probability 0.8)"
+
+
 def tables_of(setting: Setting) -> str:
     """Differences on one task and carrier: from the chosen constant, and of published AES."""
     runs, title = setting.runs, f"`{setting.task}`, {setting.methods[BASELINE]}, {setting.steps:,} steps"
@@ -284,10 +298,10 @@ def tables_of(setting: Setting) -> str:
         rules = [name for name, method in methods.items() if method.follows("aes")]
         constants = [name for name, method in methods.items() if method.follows("fixed") and weights[name] > 0.0]
         read = (
-            f"read: mean return minus the chosen constant's, ± half of the 95 % t interval, paired by seed. {common} "
+            f"read: mean return minus the chosen constant's, paired by seed, {_CELLS}. {common} "
             f"Seeds 1 to 5 chose kappa {kappa} of {len(rules)} and the constant {weights[setting.constant]:.2g} of "
             f"{len(constants)}. Seeds 6 to 10 are reported. Holm family: the {len(setting.tuned)} contrasts of this "
-            f"table. Margin of equivalence: {setting.margin:.2f}."
+            f"table. {setting.margin}"
         )
         level = runs.filter(pl.col("seed").is_in(list(REPORTING)), method=setting.constant)
         means = dict(level.group_by("pattern").agg(pl.col("mean_return").mean()).iter_rows())
@@ -300,11 +314,11 @@ def tables_of(setting: Setting) -> str:
     steady = runs.filter(method=setting.methods[BASELINE], pattern=STEADY)
     learned = f"Without drift the baseline ends at {steady['final_return'].mean():,.0f}; the random policy earns "
     read = (
-        f"read: mean return of published `aes` minus each row's, ± half of the 95 % t interval, paired by seed. "
+        f"read: mean return of published `aes` minus each row's, paired by seed, {_CELLS}. "
         f"{common} Mean weight of `aes`: {weights[published['method'][0]]:.2g}; {clipped} "
         f"{learned}{steady['floor'][0]:,.0f}. {seeds}; nothing was chosen. "
         f"Holm family: the {len(setting.published)} contrasts of this table. "
-        f"Margin of equivalence: {setting.margin:.2f}."
+        f"{setting.margin}"
     )
     rest = _rows(setting, setting.published, dict.fromkeys(row for row, _ in setting.published))
     parts += [f"*{read}*", _markdown(["published `aes` minus", *head], rest)]
@@ -317,9 +331,9 @@ def _rows(setting: Setting, cells: Mapping[_Key, Contrast], rows: Any) -> list[l
         line = [row]
         for pattern in setting.patterns:
             if (row, pattern) in cells:
-                (value, _, high), _, outcome = cells[row, pattern]
+                (value, _, high), _, outcome, detectable, _ = cells[row, pattern]
                 difference = f"{value:+,.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
-                line.append(f"{difference} ± {high - value:,.1f} {outcome.replace(NOT_SIGNIFICANT, 'n.s.')}")
+                line.append(f"{difference} ± {high - value:,.1f} ({detectable:,.1f}) {outcome}")
             else:
                 line.append("the constant" if setting.methods[row] == setting.constant else "as published")
         out.append(line)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.measure.comparisons import NOT_SIGNIFICANT, OUTCOMES
+from experiments.measure.comparisons import DECIDED, OUTCOMES
 from experiments.report.cells import Lookup, number
 from experiments.report.verdicts import Compared, compared
 
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
     @property
     def significant(self) -> int:
-        return sum(c.outcome != NOT_SIGNIFICANT for c in self.comparisons)
+        return sum(c.outcome in DECIDED for c in self.comparisons)
 
 
 @dataclass(frozen=True)

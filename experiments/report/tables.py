@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from experiments.measure.catalog import CATALOG, FALLBACK, MAIN, SENTENCE, TABLE
-from experiments.measure.comparisons import NOT_SIGNIFICANT
+from experiments.measure.comparisons import DECIDED
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, round_half_up
 from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, cell, counted, marked, number
 from experiments.report.plots import MANY
@@ -251,7 +251,10 @@ def paired_table(look: Lookup) -> Table:
         "paired",
         "Paired differences at equal seeds",
         "Method minus opponent at equal seed. Opponents: the carrier's baseline, constants and the method's own "
-        "controls. ▲ better, ▼ worse: p < 5 % after Holm's correction with at least five pairs. For DropRatio, "
+        "controls. ▲ better, ▼ worse: p < 5 % after Holm's correction; ≈ equivalent: else, interval within 5 % of the "
+        "agent's gain over random actions; = equal: no differences, or constants of equal weight; ○ undecided; · no "
+        "data: fewer than five pairs. Detectable: smallest difference that is detected with probability 0.8 at Holm's "
+        "first step. For DropRatio, "
         "recovery and shortfall lower is better, so ▲ marks a negative difference. P: probability that the method is "
         "better.",
         [
@@ -259,6 +262,7 @@ def paired_table(look: Lookup) -> Table:
             "opponent",
             "pairs",
             "mean difference",
+            "detectable",
             "IQM difference",
             "P(better)",
             "P(better), paired",
@@ -295,11 +299,11 @@ def _paired_row(look: Lookup, scope: tuple, method: str, metric: str, kind: str,
         for of in ("paired_iqm", "poi", "poi_paired")
     )
     mean = cell(c.row, places)
-    if c.outcome != NOT_SIGNIFICANT:
-        mean = Cell(f"{SIGNS[c.outcome]} {mean.text}", mean.interval, c.outcome)
+    mean = Cell(f"{SIGNS[c.outcome]} {mean.text}", mean.interval, c.outcome if c.outcome in DECIDED else "")
+    detectable = Cell(number(c.detectable, places), f"{100 * c.detectable / c.gain:.0f} %" if c.gain > 0 else "")
     opponent = f"{kind.replace('_', ' ')}: {c.opponent}" if kind == "best_constant" else c.opponent
     p = Cell(NONE if marked(c.row) else "< 0.001" if c.p < 0.001 else number(c.p, 3))
-    return [Cell(method), Cell(opponent), counted(c.row), mean, iqm, poi, Cell(paired.text), p]
+    return [Cell(method), Cell(opponent), counted(c.row), mean, detectable, iqm, poi, Cell(paired.text), p]
 
 
 def build_tables(look: Lookup) -> list[Table]:

@@ -4,10 +4,11 @@ import math
 from typing import Any, NamedTuple
 
 from experiments.measure.catalog import FALLBACK, MAIN, SENTENCE, Metric
-from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, OUTCOMES, WORSE, outcome_of
+from experiments.measure.comparisons import DECIDED, EQUAL, OUTCOMES, UNDECIDED, outcome_of
+from experiments.measure.stats import Interval
 from experiments.report.cells import NONE, Lookup, marked, number
 
-SIGNS = {BETTER: "▲", WORSE: "▼", NOT_SIGNIFICANT: "○"}
+SIGNS = dict(zip(OUTCOMES, "▲▼≈=○·", strict=True))
 
 
 class Compared(NamedTuple):
@@ -22,6 +23,8 @@ class Compared(NamedTuple):
     pairs: int  # of runs
     runs: int  # of the method, paired or not
     ends: tuple[float, float] | None  # 95 % interval of the mean difference; None for one pair
+    detectable: float  # smallest difference that is detected with probability 0.8; NaN for one pair
+    gain: float  # of the agent without drift; NaN in other units, or unless clearly positive
 
     @property
     def sentence(self) -> str:
@@ -30,7 +33,9 @@ class Compared(NamedTuple):
         p = "not tested" if math.isnan(self.p) else "p < 0.001" if self.p < 0.001 else f"p = {number(self.p, 3)}"
         count = f"{self.pairs} of {self.runs} runs paired" if self.pairs < self.runs else f"{self.pairs} pairs"
         head = f"{self.pattern}, against {self.opponent}: {self.outcome}"
-        return f"{head}, {number(self.value, 3)}{interval}; {p} after Holm; {count}"
+        power = "" if math.isnan(self.detectable) else f"; detectable {number(self.detectable, 3)}"
+        power += "" if math.isnan(self.gain) else f" ({number(100 * self.detectable / self.gain, 1)} % of the gain)"
+        return f"{head}, {number(self.value, 3)}{interval}; {p} after Holm; {count}{power}"
 
 
 class Verdict(NamedTuple):
@@ -46,7 +51,7 @@ class Verdict(NamedTuple):
     @property
     def significant(self) -> bool:
         """Whether the method is better or worse under any pattern."""
-        return bool(self.patterns[BETTER] or self.patterns[WORSE])
+        return any(self.patterns[outcome] for outcome in DECIDED)
 
     @property
     def sentence(self) -> str:
@@ -80,15 +85,18 @@ def verdicts(look: Lookup) -> list[Verdict]:
 def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str, kind: str) -> Compared | None:
     """Comparison with an opponent of a kind (empty: the baseline); None if there is none."""
     suffix = f":vs={kind}" if kind else ""
-    row, adjusted = (look.get(scope, method, pattern, f"{of}:{metric}{suffix}") for of in ("paired", "p_holm"))
+    kinds = ("paired", "p_holm", "detectable", "gain")
+    row, *others = (look.get(scope, method, pattern, f"{of}:{metric}{suffix}") for of in kinds)
     if row is None or not math.isfinite(row["value"]):
         return None
-    p, value, pairs = adjusted["value"] if adjusted else math.nan, row["value"], row["n_valid"]
+    p, detectable, gain = (other["value"] if other else math.nan for other in others)
+    value, pairs = row["value"], row["n_valid"]
     opponent = next((part[9:] for part in row["flag"].split(";") if part.startswith("baseline=")), NONE)
     ends = None if pairs < 2 or row["low"] is None else (row["low"], row["high"])
-    lower = look.metric(metric).lower_is_better
-    outcome = NOT_SIGNIFICANT if marked(row) else outcome_of(value, p, pairs, lower_is_better=lower)
-    return Compared(pattern, row, p, outcome, opponent, value, pairs, row["n_total"], ends)
+    interval = Interval(value, *(ends or (math.nan, math.nan)))
+    about = {"equal": EQUAL in row["flag"].split(";"), "lower_is_better": look.metric(metric).lower_is_better}
+    outcome = UNDECIDED if marked(row) else outcome_of(interval, p, pairs, gain=gain, **about)
+    return Compared(pattern, row, p, outcome, opponent, value, pairs, row["n_total"], ends, detectable, gain)
 
 
 def has_verdicts(look: Lookup, metric: str) -> bool:

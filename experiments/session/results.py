@@ -11,8 +11,8 @@ import numpy as np
 
 from aesjax.registry import UnknownNameError, listed, lookup
 from aesjax.typed import require
-from experiments.measure.catalog import FALLBACK, MAIN, Metric, catalogue, ordered, run_metrics
-from experiments.measure.comparisons import draw_interval, outcome_of, paired, scopes
+from experiments.measure.catalog import CATALOG, FALLBACK, MAIN, Metric, catalogue, ordered, run_metrics
+from experiments.measure.comparisons import ACTED, Cells, detectable, draw_interval, paired, scopes
 from experiments.measure.remarks import remarks
 from experiments.measure.stats import holm
 from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study, with_numbers
@@ -197,9 +197,11 @@ class Results:
         """Paired differences of two methods at equal seeds, a row per pattern.
 
         Columns: metric, pattern, pairs, difference (method minus opponent), low and high (95 % interval: Student's t
-        below ten pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), and outcome:
-        "better" or "worse" where p_holm < 0.05 with at least five pairs, else "not significant". A pattern without
-        pairs has NaN and null; a ratio by a denominator that is not clearly positive has the outcome null.
+        below ten pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), detectable
+        (smallest difference that is detected with probability 0.8), detectable_share (of the agent's gain over random
+        actions without drift; NaN in other units), and outcome, of
+        `experiments.measure.comparisons.outcome_of`. A ratio by a denominator that is not clearly positive has the
+        outcome null.
 
         Args:
           method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", where a
@@ -219,14 +221,18 @@ class Results:
         patterns = [patterns] if isinstance(patterns, str) else patterns
         for pattern in patterns or ():
             lookup("pattern of this study", dict.fromkeys(present), pattern)
-        keys = [key for key in study.runs if key.method in (method, opponent)]
-        column = {key: run_metrics(study, key, [row])[row.name] for key in keys}
+        names = (row.name, *ACTED, *([row.gain] if row.gain else []))
+        cells: Cells = {name: {} for name in names}
+        for key in study.runs:
+            if key.method in {method, opponent, study.baseline(method)}:
+                for name, value in run_metrics(study, key, [row, *map(CATALOG.__getitem__, names[1:])]).items():
+                    cells[name][key] = value
         scope, draw = list(scopes(study))[-1], partial(draw_interval, seed=0, replicates=10_000)
         label = metric if isinstance(metric, str) else row.short or row.name
         compared, pairs = [], []
         for pattern in patterns or present:
             if row.comparable(pattern):
-                pair = paired(study, column, scope, method, opponent, pattern, row, draw)
+                pair = paired(study, cells, scope, method, opponent, pattern, row, draw)
                 compared.append((label, pattern, pair.pairs, *pair.interval, pair.p))
                 pairs.append(pair)
         if not any(pair.pairs for pair in pairs):
@@ -234,15 +240,14 @@ class Results:
             hint = "; nAUC needs runs of SAC on the pattern steady, metric='return' does not" if reference else ""
             raise ValueError(f"no pairs of runs of {method} and {opponent} have a value of {label!r}{hint}")
         adjusted = holm([pair.p for pair in pairs])
-        outcomes: list[str | None] = []
-        for pair, p in zip(pairs, adjusted, strict=True):
-            clear = pair.pairs and not pair.flag
-            outcome = outcome_of(pair.interval.value, p, pair.pairs, lower_is_better=row.lower_is_better)
-            outcomes.append(outcome if clear else None)
-        numbers = dict.fromkeys(("difference", "low", "high", "p"), float)
-        schema = {"metric": str, "pattern": str, "pairs": int} | numbers
-        frame = pl.DataFrame(compared, schema, orient="row")
-        return frame.with_columns(p_holm=pl.Series(adjusted), outcome=pl.Series(outcomes, dtype=pl.String))
+        rows = []
+        for pair, p, first in zip(pairs, adjusted, compared, strict=True):
+            smallest = detectable(pair.by_seed, int(np.isfinite(adjusted).sum()))
+            outcome = None if pair.flag else pair.outcome(p, lower_is_better=row.lower_is_better)
+            rows.append((*first, p, smallest, smallest / pair.gain, outcome))
+        columns = ("difference", "low", "high", "p", "p_holm", "detectable", "detectable_share")
+        schema = {"metric": str, "pattern": str, "pairs": int} | dict.fromkeys(columns, float) | {"outcome": str}
+        return pl.DataFrame(rows, schema, orient="row")
 
     def _metric(self, name: str | None, methods: Sequence[str]) -> Metric:
         """The compared metric of a name; without one the first main metric with verdicts for these methods."""
@@ -365,7 +370,7 @@ class Results:
 
     @cached_property
     def verdicts(self) -> list[str]:
-        """One sentence per method and opponent: better, worse or not significant, per pattern, after Holm."""
+        """One sentence per method and opponent: its outcome under every pattern, after Holm."""
         from experiments.report.cells import Lookup
         from experiments.report.verdicts import verdicts
 

@@ -319,7 +319,7 @@
   const valueOf = (cell) => {
     const named = cell.classList.contains("name"); // its text is in several nodes
     const text = ((named ? cell : cell.firstChild)?.textContent || "").trim();
-    const found = /^[▲▼○<\s]*(-?\d[\d\s]*(?:\.\d+)?)/.exec(text);
+    const found = /^[▲▼≈=○·<\s]*(-?\d[\d\s]*(?:\.\d+)?)/.exec(text);
     return found ? Number(found[1].replace(/\s/g, "")) : text;
   };
   const compared = (a, b) => {

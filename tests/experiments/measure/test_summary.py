@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.measure import summarise
+from experiments.measure import stats, summarise
 from experiments.measure.comparisons import asides_of, best_of, constants_of, opponents_of
 from experiments.measure.study import STEADY, PatternFacts, describe, load_study
 from experiments.report.plots import time_axis
@@ -68,6 +68,7 @@ def one(frame, metric, method="SAC+AES", pattern="abrupt", level="method", **whe
 def test_recorded_values_and_intervals_of_every_metric():
     """Computed by two implementations of docs/metrics.md, of which one is left."""
     frame = summarise(*uneven(), replicates=200)
+    frame = frame.filter(~pl.col("metric").str.contains("^(detectable|gain):"))
     for label, level, task, method, pattern, seed in RECORDED["rows"]:
         rows = frame.filter(level=level, method=method, pattern=pattern)
         for column, value in (("task", task), ("seed", seed)):
@@ -82,13 +83,31 @@ def test_recorded_values_and_intervals_of_every_metric():
 def test_intervals_bracket_the_value_repeat_and_do_not_depend_on_other_patterns(two, frame):
     again = summarise(two, config(), manifest(two), replicates=FEW)
     kept = frame.filter(pl.col("pattern").is_in(["steady", "abrupt"]))
-    apart = ~pl.col("metric").str.starts_with("p_holm")
+    apart = ~pl.col("metric").str.contains("^(p_holm|detectable):")
     order = ["level", "task", "method", "pattern", "seed", "metric"]
     assert again.filter(apart).sort(order).equals(kept.filter(apart).sort(order))
     rows = frame.filter(pl.col("low").is_not_null())
     assert len(rows) > 100
     assert (rows["low"] <= rows["value"] + 1e-9).all()
     assert (rows["value"] <= rows["high"] + 1e-9).all()
+
+
+@pytest.mark.parametrize("metric", ["mean_return", "nauc_task_safe"])
+def test_a_detectable_difference_is_that_of_holms_first_step_and_a_gain_needs_an_agent_that_learned(metric, two):
+    frame = summary(two)
+    ours, theirs = (
+        frame.filter(level="run", metric=metric, pattern="abrupt", method=name).sort("seed")["value"].to_numpy()
+        for name in ("SAC+AES", "SAC")
+    )
+    tests = int(frame.filter(pl.col("task").is_null(), metric=f"p:{metric}")["value"].is_finite().sum())
+    wanted = np.std(ours - theirs, ddof=1) * stats.detectable(5, tests)
+    assert (tests, one(frame, f"detectable:{metric}")["value"]) == (4, pytest.approx(wanted))
+    steady = frame.filter(level="run", metric=metric, pattern="steady", method="SAC")["value"].mean()
+    floor = manifest(two)["floors"]["toy"] if metric == "mean_return" else 0.0
+    assert one(frame, f"gain:{metric}")["value"] == pytest.approx(steady - floor)
+    idle = summarise(two, config(), manifest(two, floor=steady + floor + 100.0), replicates=FEW)  # no agent learned
+    assert idle.filter(metric=f"gain:{metric}").is_empty()
+    assert frame.filter(metric="gain:drop_run_safe").is_empty()  # a share
 
 
 def test_a_diverged_run_is_counted_and_never_averaged(two):

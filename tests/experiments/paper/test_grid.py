@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from experiments.measure.comparisons import contrasts
+from experiments.measure.stats import detectable
 from experiments.paper import design, record, tables
 from experiments.paper.evidence import having
 from experiments.study import store
@@ -135,8 +136,10 @@ def test_with_five_seeds_nothing_is_chosen_and_an_adaptation_is_a_row_of_its_own
 def test_equivalent_needs_the_complete_interval_inside_the_margin():
     differences = {"steady": [0.1, -0.1, 0.1, -0.1, 0.0], "abrupt": [3.0, -3.0, 3.0, -3.0, 0.0], "mixed": [5.0] * 5}
     cells = {name: np.array(own) - 0.01 * np.arange(5) for name, own in differences.items()}
-    found = contrasts(cells, margin=1.0)
-    assert [each.outcome for each in found.values()] == ["equivalent", "not significant", "better"]
+    found = contrasts(cells, gain=20.0)
+    assert [each.outcome for each in found.values()] == ["equivalent", "undecided", "better"]
+    assert [each.outcome for each in contrasts(cells).values()] == ["undecided", "undecided", "better"]  # no margin
+    assert found["abrupt"].detectable_share == pytest.approx(cells["abrupt"].std(ddof=1) * detectable(5, 3) / 20.0)
 
 
 def test_a_study_is_added_once_and_its_record_is_read_as_it_was_written(tmp_path):
@@ -192,7 +195,8 @@ def test_the_page_states_the_outcomes():
         assert outcomes("published", row, "sac", task="cartpole_swingup")["better"] == 1
         own = outcomes("published", row, "ppo")
         assert (own["better"], own["worse"]) == (0, 0)
-        assert f"four tasks: {own['equivalent']} of {own.total()} settings are equivalent to either control" in PAGE
+        assert own == {"equal": own.total()}  # pinned
+        assert f"four tasks: AES is pinned in {own.total()} of {own.total()} settings" in PAGE
     level = outcomes("published", tables.LEVEL, "sac", "ppo")
     better, worse, total = level["better"], level["worse"], level.total()
     counts = f"{better} of {total} settings"
@@ -200,8 +204,8 @@ def test_the_page_states_the_outcomes():
     assert f"a constant weight of equal mean: better in {counts}, worse in {worse}." in text("README.md")
     assert outcomes("published", tables.BASELINE, "sac", task="toy") == {"better": 5, "worse": 1}
     assert cell(SETTINGS["toy", "sac"], "published", tables.BASELINE, "steady").outcome == "worse"
-    assert outcomes("published", tables.BASELINE, "sql", task="toy") == {"better": 1, "worse": 3, "not significant": 2}
-    assert outcomes("published", tables.BASELINE, "meow", task="toy") == {"worse": 5, "not significant": 1}
+    assert outcomes("published", tables.BASELINE, "sql", task="toy") == {"better": 1, "worse": 3, "undecided": 2}
+    assert outcomes("published", tables.BASELINE, "meow", task="toy") == {"worse": 5, "undecided": 1}
     for metric, row, part, sentence in (
         ("drop_run_safe", tables.LEVEL, "published", "In DropRatio AES is better than its mean-matched constant in {}"),
         ("recovery", tables.LEVEL, "published", "in recovery in {}"),
@@ -211,7 +215,7 @@ def test_the_page_states_the_outcomes():
         assert sentence.format(f"{found.count('better')} of {len(found)}") in PAGE
     worse = [outcomes("published", tables.BASELINE, "sql", task=t)["worse"] for t in ("reacher", "cartpole_swingup")]
     assert sum(worse) == 11
-    assert outcomes("published", tables.BASELINE, "sql", task="pendulum") == {"not significant": 6}
+    assert outcomes("published", tables.BASELINE, "sql", task="pendulum") == {"undecided": 6}
     for task in ("reacher", "cartpole_swingup"):
         assert outcomes("published", tables.BASELINE, "sac", task=task) == {"worse": 6}
 
@@ -224,22 +228,22 @@ def test_the_page_states_the_outcomes_on_robots_and_on_the_authors_toy_task():
     robots = {key: own for key, own in found.items() if key[2] in (25_600, 512_000)}
     ant, humanoid = ("isaac_ant", "ppo", 512_000), ("isaac_humanoid", "ppo", 512_000)
     assert robots.pop(ant) == {"worse": 5}
-    assert robots.pop(humanoid) == {"worse": 2, "not significant": 3}
-    assert robots.pop(("halfcheetah", "sac", 25_600)) == {"worse": 1, "not significant": 4}
-    assert robots.pop(("walker2d", "sac", 25_600)) == {"better": 1, "not significant": 4}
+    assert robots.pop(humanoid) == {"worse": 2, "undecided": 3}
+    assert robots.pop(("halfcheetah", "sac", 25_600)) == {"worse": 1, "undecided": 4}
+    assert robots.pop(("walker2d", "sac", 25_600)) == {"better": 1, "undecided": 4}
     assert robots.pop(("halfcheetah", "meow", 25_600)) == {"worse": 5}
-    assert robots.pop(("hopper", "meow", 25_600)) == {"better": 3, "not significant": 2}
+    assert robots.pop(("hopper", "meow", 25_600)) == {"better": 3, "undecided": 2}
     assert robots.pop(("ant", "meow", 25_600)) == {"better": 5}
-    assert robots.pop(("humanoid", "meow", 25_600)) == {"better": 2, "not significant": 3}
+    assert robots.pop(("humanoid", "meow", 25_600)) == {"better": 2, "undecided": 3}
     ant = RECORD.runs.filter(task="ant", carrier="meow").group_by("method", "pattern").agg(pl.col("mean_return").mean())
     low, high = (ant.filter(method=name)["mean_return"] for name in ("MEow", "MEow+AES"))
     assert f"{high.min():.0f} to {high.max():.0f} and {low.min():.0f} to {low.max():.0f};" in PAGE
-    assert outcomes("published", tables.CONSTANT, "sac", task="halfcheetah") == {"worse": 2, "not significant": 3}
+    assert outcomes("published", tables.CONSTANT, "sac", task="halfcheetah") == {"worse": 2, "undecided": 3}
     assert "AES is worse than PPO's constant on Ant in 5 of 5 settings and on Humanoid in 2 of 5." in PAGE
-    assert all(own.keys() == {"not significant"} for own in robots.values())
+    assert all(own.keys() == {"undecided"} for own in robots.values())
     short = {key[:2]: own for key, own in found.items() if key[2] == 51_200}
     assert short.pop(("isaac_ant", "meow")) == short.pop(("isaac_anymal", "meow")) == {"better": 5}
-    assert all(own.keys() == {"not significant"} for own in short.values())
+    assert all(own.keys() == {"undecided"} for own in short.values())
     trained = RECORD.runs.filter(steps=51_200, family="isaac").n_unique(["task", "carrier"])
     assert f"{trained - len(short) - 2} of {trained} carriers do not learn" in PAGE
     published = having(RECORD.runs, lambda method: method == Method(method.carrier, "aes"))
@@ -247,7 +251,7 @@ def test_the_page_states_the_outcomes_on_robots_and_on_the_authors_toy_task():
     slow = (pl.col("task") == "isaac_anymal") & pl.col("carrier").is_in(["sac", "sql"])  # to reach its clip
     assert aes.filter(~slow)["saturation_max"].min() > 0.999
     assert aes.filter(slow)["saturation_max"].min() > 0.959
-    assert found["toy_multigoal_classic", "meow", 4_000] == {"not significant": 5}
+    assert found["toy_multigoal_classic", "meow", 4_000] == {"undecided": 5}
     steady = RECORD.runs.filter(task="toy_multigoal_classic", carrier="meow", pattern="steady")
     middle = steady.group_by("method").agg(pl.col("final_return", "floor").median())
     assert middle.filter(pl.col("final_return") > pl.col("floor"))["method"].to_list() == ["MEow"]

@@ -7,8 +7,10 @@ import polars as pl
 import pytest
 
 from experiments.measure import summarise
-from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, WORSE, outcome_of
+from experiments.measure.comparisons import BETTER, EQUAL, EQUIVALENT, NO_DATA, OUTCOMES, UNDECIDED, WORSE, outcome_of
 from experiments.measure.metrics import UNCLEAR, clearly_positive
+from experiments.measure.runs import Acted
+from experiments.measure.stats import Interval, detectable, paired_t_p, pairs_for
 from experiments.measure.study import load_study
 from experiments.report.cells import Lookup
 from experiments.report.figures import plots_of
@@ -16,6 +18,8 @@ from experiments.report.tables import build_tables, hindsight_table, paired_tabl
 from experiments.report.verdicts import verdicts
 from experiments.report.write import facts_of, limits_of
 from experiments.session.results import Results
+from experiments.study.method import Control, Method
+from experiments.study.text import parse_method_with_carrier
 from tests.experiments.measure.synthetic import (
     BUILT_IN,
     MADE_UP,
@@ -89,19 +93,21 @@ def test_one_methods_wins_and_anothers_losses_are_two_lines():
     found = verdicts(look_of(curves))
     good, bad = [v for v in found if v.metric == "nauc_task_safe"]
     assert (good.method, good.against, good.n) == ("SAC+AES", "SAC", 5)
-    assert good.patterns == {BETTER: ("abrupt",), WORSE: (), NOT_SIGNIFICANT: ("steady",)}
+    assert {outcome: names for outcome, names in good.patterns.items() if names} == {
+        BETTER: ("abrupt",),
+        EQUAL: ("steady",),
+    }
     assert good.sentence == (
-        "SAC+AES against SAC, floor-corrected nAUC: better on abrupt; not significant on steady "
-        "(5 pairs of runs, after Holm)"
+        "SAC+AES against SAC, floor-corrected nAUC: better on abrupt; equal on steady (5 pairs of runs, after Holm)"
     )
     assert (bad.method, bad.patterns[WORSE]) == ("SAC+AES-R", ("abrupt",))
     drops = [v.patterns for v in found if v.metric == "drop_run_safe"]  # lower is better; no judgement on steady
-    assert drops[0] == {BETTER: ("abrupt",), WORSE: (), NOT_SIGNIFICANT: ()}
-    assert drops[1] == {BETTER: (), WORSE: ("abrupt",), NOT_SIGNIFICANT: ()}
+    assert drops[0] == dict.fromkeys(OUTCOMES, ()) | {BETTER: ("abrupt",)}
+    assert drops[1] == dict.fromkeys(OUTCOMES, ()) | {WORSE: ("abrupt",)}
 
 
 def test_fewer_than_five_pairs_are_never_significant_in_verdicts_tables_and_comparisons(tmp_path):
-    for seeds, outcome, kind in ((range(1, 5), NOT_SIGNIFICANT, ""), (range(1, 6), BETTER, BETTER)):
+    for seeds, outcome, kind in ((range(1, 5), NO_DATA, ""), (range(1, 6), BETTER, BETTER)):
         curves = make_curves(("SAC", "SAC+AES"), ("abrupt",), seeds, every=2_000, gain=0.0)
         curves = shifted(curves, "SAC+AES", 3.0)
         look = look_of(curves)
@@ -116,10 +122,57 @@ def test_fewer_than_five_pairs_are_never_significant_in_verdicts_tables_and_comp
         assert frame.select("low", "high").row(0) == row.select("low", "high").row(0)
 
 
-def test_a_difference_that_the_correction_takes_away_is_not_significant():
-    assert outcome_of(1.0, 0.049, 5) == outcome_of(-1.0, 0.049, 5, lower_is_better=True) == BETTER
-    assert outcome_of(-1.0, 0.049, 5) == WORSE
-    assert outcome_of(1.0, 0.05, 5) == outcome_of(1.0, np.nan, 5) == NOT_SIGNIFICANT
+UP, DOWN, NONE = Interval(1.0, 0.9, 1.1), Interval(-1.0, -1.1, -0.9), Interval(0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("interval", "p", "pairs", "about", "outcome"),
+    [
+        (UP, 0.049, 5, {}, BETTER),
+        (DOWN, 0.049, 5, {"lower_is_better": True}, BETTER),
+        (DOWN, 0.049, 5, {"gain": 1_000.0, "equal": True}, WORSE),  # a significant difference is never hidden
+        (UP, 0.05, 5, {"gain": 21.0}, UNDECIDED),  # the margin of 1.05 excludes the interval's end
+        (UP, 0.05, 5, {"gain": 23.0}, EQUIVALENT),
+        (UP, np.nan, 5, {}, UNDECIDED),
+        (UP, 0.05, 5, {"equal": True}, EQUAL),
+        (NONE, 1.0, 5, {}, EQUAL),
+        (NONE, 1.0, 4, {"gain": 1.0, "equal": True}, NO_DATA),
+        (UP, 0.001, 4, {}, NO_DATA),
+    ],
+)
+def test_the_outcomes_of_a_comparison(interval, p, pairs, about, outcome):
+    assert outcome_of(interval, p, pairs, **about) == outcome
+
+
+def test_a_detectable_difference_is_detected_in_four_of_five_samples():
+    rng, tests = np.random.default_rng(0), 6
+    samples = detectable(5, tests) + rng.normal(size=(4_000, 5))
+    assert np.mean([paired_t_p(sample) < 0.05 / tests for sample in samples]) == pytest.approx(0.8, abs=0.02)
+    assert [pairs_for(detectable(pairs, tests), tests) for pairs in (5, 10, 55)] == [5, 10, 55]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "equal"),
+    [
+        (("sac+aes", 0.96, 0.99), ("sac+fixed", 0.0, 1.0), True),
+        (("sac+aes", 0.96, 0.94), ("sac+fixed", 0.0, 1.0), False),  # another weight
+        (("sac+aes", 0.94, 1.0), ("sac+fixed", 0.0, 1.0), False),  # it moves
+        (("sac+aes+recent", 1.0, 1.0), ("sac+fixed", 0.0, 1.0), False),
+        (("sac+fixed:base=0.2", 0.0, 0.2), ("sac+fixed+recent", 0.0, 0.2), False),
+        (("sac+aes", 0.96, 0.9), ("permuted", 0.0, 1.0), True),  # a control of a pinned schedule
+        (("sac+aes", 0.94, 1.0), ("constant_at_mean", 0.0, 1.0), False),
+        (("sac+aes:kappa=2", 1.0, 1.0), ("permuted", 0.0, 0.5), False),  # of another method
+        (("ppo+aes", 1.0, 0.1), ("sac+fixed", 0.0, 0.1), False),
+    ],
+)
+def test_pinned_schedules_and_constants_of_equal_weight_are_equal(first, second, equal):
+    def acted(name, at_max, weight):
+        control = name in ("permuted", "constant_at_mean")
+        of = parse_method_with_carrier("sac+aes" if control else name)
+        return Acted(Method("sac", control=Control(name, of)) if control else of, 0.0, at_max, weight)
+
+    ours, theirs = acted(*first), acted(*second)
+    assert (ours.equals(theirs), theirs.equals(ours)) == (equal, equal)
 
 
 def test_controls_are_opponents_and_no_methods():
