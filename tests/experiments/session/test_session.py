@@ -105,7 +105,8 @@ def test_results_open_where_a_schedule_is_not_defined(results):
 
 def test_a_comparison_is_the_reports_own(results):
     frame = results.compare("SAC+AES[kappa=0.1]", "SAC", metric="return")
-    assert frame.columns == ["metric", "pattern", "pairs", "difference", "low", "high", "p", "p_holm", "outcome"]
+    numbers = ["difference", "low", "high", "p", "p_holm", "detectable", "detectable_share"]
+    assert frame.columns == ["metric", "pattern", "pairs", *numbers, "outcome"]
     reported = results.metrics.filter(level="method", method="SAC+AES[kappa=0.1]", metric="paired:mean_return")
     for row in frame.to_dicts():
         (own,) = reported.filter(pl.col("task").is_not_null(), pattern=row["pattern"]).to_dicts()
