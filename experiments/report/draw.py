@@ -3,11 +3,12 @@
 import base64
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from experiments.measure.profiles import Profile
 from experiments.measure.study import RecordedStudy
 from experiments.report.figures import read, spans_decades
 from experiments.report.plots import DASHES, Axis, Look, Panel, Plot, looks, time_axis
@@ -184,4 +185,24 @@ def sketch_sweep(study: RecordedStudy, rows: "pl.DataFrame", against: str, metri
         canvas.set_title(pattern, fontsize=10, loc="left")
     figure.axes[0].set_ylabel(metric.replace("_", " "))
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    return figure
+
+
+def sketch_profiles(study: RecordedStudy, found: Mapping[str, Profile]) -> Any:
+    """A matplotlib Figure of performance profiles with their bands, one line per method."""
+    from matplotlib.figure import Figure
+
+    look = looks(study.carriers())
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    canvas = figure.subplots()
+    for method, profile in found.items():
+        canvas.plot(profile.thresholds, profile.share, label=method, **stroke(look[method]))
+        canvas.fill_between(profile.thresholds, profile.low, profile.high, color=look[method].colour, alpha=0.13, lw=0)
+    canvas.set_xlim(profile.thresholds[0], profile.thresholds[-1])
+    canvas.set_ylim(-0.02, 1.02)
+    canvas.grid(True, color="#e6e6e6", lw=0.6)
+    canvas.spines[["top", "right"]].set_visible(False)
+    canvas.set_xlabel("normalised return: 0 the random policy, 1 the best method's mean")
+    canvas.set_ylabel("share of runs above it")
+    figure.legend(loc="outside lower center", ncols=min(len(found), 4), fontsize=8, frameon=False)
     return figure

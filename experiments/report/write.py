@@ -8,16 +8,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from experiments.measure.catalog import Metric
+from experiments.measure.profiles import profiles
 from experiments.measure.remarks import remarks
 from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study
 from experiments.measure.summary import summarise
 from experiments.report.cells import Lookup, number, spaced
-from experiments.report.draw import canvas_to_files, draw, sketch_sweep
+from experiments.report.draw import canvas_to_files, draw, sketch_profiles, sketch_sweep
 from experiments.report.figures import plots_of
 from experiments.report.forest import forest_of
 from experiments.report.page import Answer, Figure, Group, Page, render_html, render_markdown
-from experiments.report.plots import MANY, Look, Plot, looks, time_axis
+from experiments.report.plots import MANY, Axis, Look, Plot, looks, time_axis
 from experiments.report.tables import build_tables
 from experiments.report.verdicts import Verdict, verdicts
 from experiments.study import folder, store
@@ -134,7 +137,10 @@ def _page(
         looks=colours,
         seeds=study.seeds(),
         segments=study.segments,
-        groups=list(_groups(study, [*swept, *(Figure(plot, draw(plot, dpi)) for plot in plots)])),
+        groups=[
+            *_profiles(study, strong or look.methods),
+            *_groups(study, [*swept, *(Figure(plot, draw(plot, dpi)) for plot in plots)]),
+        ],
         tables=build_tables(look),
         facts=facts,
         limits=limits_of(study, manifest),
@@ -164,6 +170,20 @@ def _sweeps(study: RecordedStudy, config: Mapping[str, Any], frame: "pl.DataFram
         text = f"Mean return by {axis}", caption, f"{caption}, under {pattern} drift on {task}."
         plot = Plot("sweep", task, pattern, *text, time_axis(study, task, pattern), (), (), (), {})
         yield Figure(plot, canvas_to_files(sketch_sweep(study, part, axis, "mean_return"), 110))
+
+
+def _profiles(study: RecordedStudy, methods: Sequence[str]) -> Iterator[Group]:
+    """The performance profiles of several methods under one heading."""
+    found = profiles(study, methods)
+    if len(found) < 2:
+        return
+    settings = next(iter(found.values())).settings
+    levels = [f"{method} {number(p.mean)} and {number(p.worst)}" for method, p in found.items()]
+    caption = f"Share of runs whose normalised return over training exceeds a threshold, over {settings} settings of "
+    caption += "task and pattern, with a 95 % band over seeds. Mean and worst run: " + "; ".join(levels)
+    nothing = Axis(0.0, 1.0, np.zeros(0), False)
+    plot = Plot("profiles", "", "", "Performance profiles", caption, caption, nothing, (), (), (), {})
+    yield Group("All settings", "", (Figure(plot, canvas_to_files(sketch_profiles(study, found), 110)),))
 
 
 def _groups(study: RecordedStudy, figures: Sequence[Figure]) -> Iterator[Group]:

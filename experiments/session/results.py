@@ -309,6 +309,27 @@ class Results:
         shown = [self._named(one) for one in methods or study.methods()]
         return sketch(study, curves.filter(pattern=chosen), column, chosen, shown)
 
+    def profiles(self, *methods: Method | str) -> "pl.DataFrame":
+        """Performance profiles: the share of runs whose normalised return over training exceeds a threshold.
+
+        Columns: method, threshold, share, low, high (pointwise 95 % band over seeds), mean (normalised return of all
+        runs) and worst (that of the worst run). `experiments.measure.profiles.profiles` defines the normalisation.
+
+        Args:
+          methods: as in `compare`; by default all.
+        """
+        import polars as pl
+
+        from experiments.measure.profiles import profiles
+
+        found = profiles(self._recorded, [self._named(method) for method in methods or self.methods])
+        columns = ("threshold", "share", "low", "high", "mean", "worst")
+        frames = [
+            pl.DataFrame(dict(zip(columns, profile, strict=False))).select(pl.lit(method).alias("method"), pl.all())
+            for method, profile in found.items()
+        ]
+        return pl.concat(frames) if frames else pl.DataFrame(schema=("method", *columns))
+
     def replay(self, *methods: Method | str) -> "pl.DataFrame":
         """Entropy weights that other methods would set from the recorded proxies; nothing is trained.
 

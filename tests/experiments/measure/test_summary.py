@@ -10,6 +10,7 @@ import pytest
 
 from experiments.measure import stats, summarise
 from experiments.measure.comparisons import asides_of, best_of, constants_of, opponents_of
+from experiments.measure.profiles import profiles
 from experiments.measure.study import STEADY, PatternFacts, describe, load_study
 from experiments.report.plots import time_axis
 from experiments.report.write import limits_of
@@ -316,3 +317,25 @@ def test_a_method_meets_the_baseline_that_has_its_numbers():
     curves = make_curves([*dict.fromkeys([*names, *baselines])], ("abrupt",), [1], every=50_000)
     study = load_study(curves, data, {})
     assert {method: study.baseline(method) for method in baselines} == baselines
+
+
+def test_profiles_count_runs_above_each_share_of_the_best_mean():
+    """Two settings, floor 3: scores are (R - 3) / (best mean - 3), settings weighed equally, the worst run named."""
+    curves = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), seeds=(1, 2, 3), every=50_000)
+    levels = {("SAC", "steady"): (13, 23, 33), ("SAC", "abrupt"): (3, 8, 13)}
+    levels |= {("SAC+AES", "steady"): (28, 28, 28), ("SAC+AES", "abrupt"): (5, 5, 5)}
+    table = [(m, p, seed, r) for (m, p), of_seeds in levels.items() for seed, r in enumerate(map(float, of_seeds), 1)]
+    made = pl.DataFrame(table, ["method", "pattern", "seed", "level"], orient="row")
+    keys = ["method", "pattern", "seed"]
+    curves = curves.join(made, on=keys).with_columns(return_mean=pl.col("level")).drop("level")
+    study = load_study(curves, config(), manifest(curves))
+    found = profiles(study, ("SAC", "SAC+AES"))
+    at = {round(float(t), 2): i for i, t in enumerate(found["SAC"].thresholds)}
+    # Best means: 28 without drift (score of 23 is 0.8), 8 under drift (scores 0, 1, 2).
+    assert [found["SAC"].share[at[t]] for t in (0.0, 0.5, 0.9, 1.1)] == pytest.approx([5 / 6, 2 / 3, 1 / 2, 1 / 3])
+    assert [found["SAC+AES"].share[at[t]] for t in (0.0, 0.3, 0.5, 1.1)] == pytest.approx([1, 1, 1 / 2, 0])
+    assert (found["SAC"].worst, found["SAC+AES"].worst) == pytest.approx((0.0, 0.4))
+    assert found["SAC"].mean == pytest.approx(0.9)
+    assert (found["SAC"].low <= found["SAC"].share).all()
+    assert (found["SAC"].high >= found["SAC"].share).all()
+    assert (found["SAC+AES"].high == found["SAC+AES"].low).all()  # equal seeds

@@ -37,7 +37,7 @@ def test_the_page_is_one_well_formed_file_that_loads_nothing(troubled):
     assert "default-src 'none'" in text
     assert page.sources
     assert all(s.startswith("data:image/png;base64,") for s in page.sources)
-    assert len(page.sources) == 2 * len(PATTERNS)
+    assert len(page.sources) == 2 * len(PATTERNS) + 1  # and the profiles
     anchors = {link[1:] for link in page.links if link.startswith("#")}
     assert anchors <= set(page.ids)
     files = {link for link in page.links if not link.startswith("#")}
@@ -113,7 +113,7 @@ def test_the_folder_holds_the_frame_and_the_figures(troubled):
     frame = pl.read_parquet(troubled.parent / "metrics.parquet")
     assert {"nauc_family", "paired:nauc_task_safe", "saturation"} <= set(frame["metric"])
     names = sorted(p.name for p in troubled.parent.iterdir())
-    stems = [f"{kind}_toy_{p}" for kind in ("curves", "signals") for p in PATTERNS]
+    stems = ["profiles", *(f"{kind}_toy_{p}" for kind in ("curves", "signals") for p in PATTERNS)]
     figures = [stem + suffix for stem in stems for suffix in (".png", ".svg")]
     assert names == sorted([*figures, "index.html", "metrics.parquet", "tables.md"])
     assert all((troubled.parent / f"{stem}.png").read_bytes().startswith(b"\x89PNG") for stem in stems)
