@@ -230,3 +230,8 @@ def responsiveness(
         if before.size and np.sum(window) >= _ENOUGH and before[-1] > 0:
             rises.append(np.max(weight[window]) / before[-1] - 1.0)
     return Value(float(np.mean(rises))) if rises else Value(NAN, "too_few_evaluations_after_a_change")
+
+
+def can_respond(evaluations: int) -> bool:
+    """Whether this many evaluations of a run are dense enough for `responsiveness`."""
+    return _REACTION * evaluations >= _ENOUGH

@@ -1,5 +1,6 @@
 """The audit as plain JSON, as tables, as a page in the report's style, and as one sentence."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,21 +8,20 @@ from typing import Any
 import polars as pl
 
 from experiments.measure.catalog import CATALOG
-from experiments.measure.comparisons import BETTER, ENOUGH, WORSE
+from experiments.measure.comparisons import BETTER, ENOUGH, UNDECIDED, WORSE
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.design import TASKS
 from experiments.paper.evidence import FEWEST, Evidence, Measured
 from experiments.paper.judge import (
-    ABSENT,
     CODE,
-    NOT_REPRODUCED,
-    NOT_TESTABLE,
+    CONTRADICTED,
     RELEASED,
     REPRODUCED,
+    VERDICTS,
     Finding,
     Part,
     judge,
-)
+)  # fmt: skip
 from experiments.paper.record import gather
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page
@@ -30,24 +30,27 @@ _READING = (
     "Arrows lead from the second method to the first, as the claim names them, followed by the paired difference with "
     "its 95 % interval over seeds. nAUC and DropRatio are floor-corrected, with the raw difference in the next column; "
     "recovery is the raw time in % of training, followed by the robust difference and the difference that the "
-    "noise floor alone makes. Settings are significant at 5 % after Holm's correction."
+    "noise floor alone makes; settings of other records come last. Settings are significant at 5 % after Holm's "
+    "correction."
 )
 _LIMITS = (
-    "A claim about all families needs runs of all of them, and is judged on those whose agents learned. Claims of the "
-    "paper's Appendix B, and families alone, are judged on the runs that exist.",
+    "A setting counts where its agent learned, the weight of AES moves, the evaluations are dense enough, drift costs "
+    "something to repair, and the claim's premise holds. A claim about all families needs settings of at least half "
+    "of its pairs of task and carrier. Claims of the paper's Appendix B and about the movement of the weight, and "
+    "families alone, are judged on the runs that exist.",
+    "Contradicted: the interval is on the other side of zero, or excludes the paper's difference. Undecided: neither.",
     f"{CODE.capitalize()} exists for "
     + "; ".join(f"{family}: {', '.join(carriers)}" for family, carriers in RELEASED.items())
     + ".",
-    f"A setting needs {FEWEST} pairs of runs with equal seeds. Fewer than {ENOUGH} settle nothing; "
-    "a difference that is not significant is not refuted, but it is not reproduced either.",
+    f"A setting needs {FEWEST} pairs of runs with equal seeds. Fewer than {ENOUGH} settle nothing.",
     "The paper states neither horizon, nor change points, nor the spread over seeds: directions are compared, not "
     "digits.",
-    "Runs are pooled only within equal task, preset, horizon, sizes and settings; of several such groups the fullest "
-    "counts, then the longest.",
+    "A claim is judged on the runs of one record. Runs are pooled only within equal task, preset, horizon, sizes and "
+    "settings; of several such groups the fullest counts, then the longest.",
     "Verdicts are not corrected for the number of claims; within a claim its settings are.",
 )
-_KINDS = {REPRODUCED: "better", BETTER: "better", NOT_REPRODUCED: "worse", WORSE: "worse"}
-FAMILIES = ["family", "tasks with results", "seeds", "reproduced", "not reproduced"]
+_KINDS = {REPRODUCED: "better", BETTER: "better", CONTRADICTED: "worse", WORSE: "worse"}
+FAMILIES = ["family", "tasks with results", "seeds", *VERDICTS]
 _HEADER = ["claim", "verdict", "paper", "ours", "settings + / − / ?", "pairs", "why"]
 
 
@@ -73,7 +76,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _plain(part: Part) -> dict[str, Any]:
-    out: dict[str, Any] = {"scope": part.scope, "verdict": part.verdict, "why": part.why}
+    out: dict[str, Any] = {"scope": part.scope, "verdict": part.verdict, "reason": part.reason, "why": part.why}
+    out["left_out"] = dict(part.left_out)
     if part.measured is not None:
         out |= _numbers(part.measured)
         out["beside"] = {label: _numbers(other) for label, other in part.beside}
@@ -93,7 +97,8 @@ def _numbers(m: Measured) -> dict[str, Any]:
         "first": short(m.levels[1]),
         "better": m.better,
         "worse": m.worse,
-        "not_significant": m.not_significant,
+        "undecided": m.undecided,
+        "no_data": m.no_data,
         "within_margin": m.within,
         "pairs": m.fewest,
     }
@@ -113,19 +118,19 @@ def _rests_on(runs: pl.DataFrame) -> dict[str, Any]:
 
 
 def sentence(data: dict[str, Any]) -> str:
-    """How many of the claims reproduce, and why the others cannot be judged, from the plain record."""
-    verdicts = [claim["verdict"] for claim in data["claims"]]
-    counts = {kind: verdicts.count(kind) for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)}
-    absent = sum(claim["verdict"] == NOT_TESTABLE and claim["why"].startswith(ABSENT) for claim in data["claims"])
+    """How many of the claims have which verdict, and the reasons of undecided ones, from the plain record."""
+    verdicts = Counter(claim["verdict"] for claim in data["claims"])
+    reasons = Counter(claim["reason"] for claim in data["claims"] if claim["verdict"] == UNDECIDED)
+    counts = ", ".join(f"{verdicts[kind]} are {kind}" for kind in VERDICTS)
+    why = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
     return (
-        f"Of the paper's {len(verdicts)} quantitative claims {counts[REPRODUCED]} reproduce and "
-        f"{counts[NOT_REPRODUCED]} do not, at the scale of the runs in {' and '.join(data['audited'])}. "
-        f"{counts[NOT_TESTABLE]} cannot be judged: {absent} of them name tasks or carriers without runs."
+        f"Of the paper's {verdicts.total()} quantitative claims {counts} at the scale of the runs in "
+        f"{' and '.join(data['audited'])}" + (f" ({why})." if why else ".")
     )
 
 
 def families(data: dict[str, Any]) -> list[list[str]]:
-    """A row per task family, from the plain record: name, tasks with results, seeds, claims that reproduce and do not.
+    """A row per task family, from the plain record: name, tasks with results, seeds, claims by verdict.
 
     A family alone is judged on its results, whatever other tasks a claim names. The last row has the tasks and carriers
     of the authors' code.
@@ -137,7 +142,7 @@ def families(data: dict[str, Any]) -> list[list[str]]:
         parts = [part for claim in data["claims"] for part in [*claim["families"], claim["released"]] if part]
         verdicts = [part["verdict"] for part in parts if part["scope"].partition(" (")[0] == family]
         ran = f"{len({group['task'] for group in groups})} of {len(tasks)}"
-        counts = [f"{verdicts.count(kind)} of {len(verdicts)}" for kind in (REPRODUCED, NOT_REPRODUCED)]
+        counts = [f"{verdicts.count(kind)} of {len(verdicts)}" for kind in VERDICTS]
         spread = NONE if not seeds else str(seeds[0]) if len(set(seeds)) == 1 else f"{min(seeds)} to {max(seeds)}"
         out.append([family, ran, spread, *counts])
     return out
@@ -183,7 +188,8 @@ def _add(table: Table, group: str, finding: dict[str, Any], text: str) -> None:
 
 
 def _row(name: str, paper: str, part: dict[str, Any], metric: str) -> list[Cell]:
-    verdict = Cell(part["verdict"], kind=_KINDS.get(part["verdict"], "muted"))
+    text = part["verdict"] + (f": {part['reason']}" if part["reason"] else "")
+    verdict = Cell(text, kind=_KINDS.get(part["verdict"], "muted"))
     head = [Cell(name), verdict, Cell(paper, kind="paper")]
     if "difference" not in part:
         return [*head, *(Cell(NONE, kind="muted"),) * 3, Cell(part["why"])]
@@ -191,7 +197,7 @@ def _row(name: str, paper: str, part: dict[str, Any], metric: str) -> list[Cell]
     scale, places = (100.0, row.digits) if row and row.percent else (1.0, 2)
     first = " → ".join(number(part[side] * scale, places) for side in ("second", "first"))
     rest = [f"{label} {_signed(other, scale, places)}".strip() for label, other in {"": part, **part["beside"]}.items()]
-    cells = Cell(" / ".join(str(part[outcome]) for outcome in ("better", "worse", "not_significant")))
+    cells = Cell(" / ".join(str(part[outcome]) for outcome in ("better", "worse", "undecided")))
     return [*head, Cell(first, "; ".join(rest)), cells, Cell(str(part["pairs"]), kind="muted"), Cell(part["why"])]
 
 
@@ -213,7 +219,7 @@ def _size(group: dict[str, Any]) -> str:
 def page(data: dict[str, Any]) -> Page:
     """The audit as a page of the report."""
     verdicts = [finding["verdict"] for finding in data["claims"]]
-    counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE))
+    counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in VERDICTS)
     facts = [
         (f"{group['task']}, {group['preset']}" + (", trained agents" if group["trained"] else ""), _size(group))
         for group in data["evidence"]

@@ -3,6 +3,7 @@
 import json
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial, reduce
@@ -15,9 +16,10 @@ import polars as pl
 from agents import CARRIERS as REGISTERED
 from experiments.measure import stats
 from experiments.measure.catalog import CATALOG
-from experiments.measure.comparisons import BETTER, MARGIN, WORSE, best_of, contrasts
+from experiments.measure.comparisons import BETTER, MARGIN, NO_DATA, WORSE, best_of, contrasts
 from experiments.measure.curves import nan_mean
 from experiments.measure.metrics import clearly_positive
+from experiments.measure.runs import pinned
 from experiments.measure.study import REFERENCE, STEADY
 from experiments.paper.design import TASKS, Cell
 from experiments.paper.record import Gathered, Record, fits, method_of
@@ -31,9 +33,21 @@ NAMES = {spec.label: name for name, spec in REGISTERED.items()}
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 PATTERNS = ("abrupt", "linear", "periodic", "mixed")  # without the steady one
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
-#: Share of seeds in which an agent has to end above its untrained policy and above random actions without drift.
+#: Share of seeds in which an agent has to end above every idle policy without drift.
 LEARNED = 0.8
-_ABOVE = pl.col("final_return") > pl.max_horizontal("untrained", "floor")
+#: Share of the range of the idle policies' returns by which it has to end above all of them.
+BEYOND = 0.1
+#: Mean returns of zero actions without drift, over the episodes of the floor.
+ZERO_ACTIONS = {
+    **{"toy": 3.75, "toy_multigoal_classic": -23_900.0, "reacher": 1.78, "cartpole_swingup": 0.034},
+    **{"pendulum": -1187.0},
+    **{"hopper": 150.5, "halfcheetah": -0.029, "walker2d": 97.4, "ant": 992.9, "humanoid": 198.2},
+    **{"isaac_ant": 902.0, "isaac_humanoid": 89.5, "isaac_ingenuity": 42.6, "isaac_anymal": 9.05},
+    **{"isaac_allegro_hand": -294.6, "isaac_franka_cabinet": 840.2},
+}
+_IDLE = ("untrained", "floor", pl.col("task").replace_strict(ZERO_ACTIONS, default=None, return_dtype=pl.Float64))
+_HIGH, _LOW = pl.max_horizontal(_IDLE), pl.min_horizontal(_IDLE)
+_ABOVE = pl.col("final_return") > _HIGH + BEYOND * (_HIGH - _LOW)
 HAS_LEARNED = pl.col("trained").any() | (_ABOVE.mean() >= LEARNED)
 #: Columns of a setting.
 SETTING = ("task", "steps", "carrier")
@@ -87,16 +101,16 @@ def unclear(runs: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
 
 class Evidence:
-    """Runs in groups of one task that may be compared: of equal horizon, sizes and settings.
+    """Runs in groups of one task that may be compared: of one record, equal horizon, sizes and settings.
 
     ``runs`` has their rows with the carrier's label and the ``rank`` of their group: those with the longest horizon
-    first, then those with the most runs. Carriers that began untrained and did not learn judge no claim: without drift
-    the baseline ends above its untrained policy and above random actions in fewer than four seeds of five (`LEARNED`).
+    first, then those with the most runs. ``idle`` has the carriers that began untrained and did not learn: without
+    drift the baseline ends above its untrained policy, random and zero actions in fewer than four seeds of five.
     """
 
     def __init__(self, gathered: Gathered) -> None:
         runs, configs = gathered
-        keys = ["group", "task", "steps"]
+        keys = ["record", "group", "task", "steps"]
         groups = runs.group_by(keys, maintain_order=True).len()
         groups = groups.sort("steps", "len", descending=True, maintain_order=True).with_row_index("rank")
         label = pl.col("carrier").replace({name: label for label, name in NAMES.items()})
@@ -107,11 +121,15 @@ class Evidence:
         self._unclear = unclear(self.runs, "rank")
         self.idle = gains.agg(idle=~HAS_LEARNED).filter("idle")
         self._constants = having(runs, lambda method: method.follows("fixed"))
-        self._configs: dict[tuple[int, str], StudyConfig] = {}  # (rank, carrier) -> one of the group's
+        rules = self.runs.filter(having(runs, lambda method: method.follows("aes")))
+        rules = rules.group_by("rank", "method", pl.col("pattern").alias("under"))
+        self._clipped = rules.agg(pl.col("saturation_min", "saturation_max").mean())
+        self.configs: dict[tuple[int, str], StudyConfig] = {}  # (rank, carrier) -> one of the group's
         self._methods: dict[tuple[int, str], dict[Any, str]] = {}  # (rank, carrier) -> identity -> name
+        self._named: dict[tuple[int, str, str], str | None] = {}  # (rank, carrier, as typed) -> name, as asked before
         for row in self.runs.unique(["rank", "method"], maintain_order=True).rows(named=True):
             cell, config = (row["rank"], row["label"]), configs[row["study"], row["task"], row["carrier"]]
-            self._configs.setdefault(cell, config)
+            self.configs.setdefault(cell, config)
             key = identity(config, method_of(row["definition"]))
             self._methods.setdefault(cell, {}).setdefault(key, row["method"])
 
@@ -126,8 +144,10 @@ class Evidence:
         """
         if (cell := (rank, carrier)) not in self._methods:
             return None
-        key = identity(self._configs[cell], parsed(method, carrier))
-        return self._methods[cell].get(key)
+        if (*cell, method) not in self._named:
+            key = identity(self.configs[cell], parsed(method, carrier))
+            self._named[*cell, method] = self._methods[cell].get(key)
+        return self._named[*cell, method]
 
     def best_constant(self, rank: int, carrier: str, pattern: str) -> str | None:
         """The constant weight of highest mean return here, chosen in hindsight; None where there are not two."""
@@ -146,54 +166,86 @@ class Evidence:
             names = [self.named(rank, carrier, method) for method in side.methods]
         return [name for name in names if name is not None] if None not in names else []
 
-    def pairs(
-        self, first: "Side", second: "Side", metric: str, places: Iterable[Place], learned: bool = True
-    ) -> pl.DataFrame:
-        """The cells among these with at least `FEWEST` pairs of runs: a row per cell and seed.
+    def compared(self, first: "Side", second: "Side", places: Iterable[Place]) -> list[pl.DataFrame]:
+        """Methods of both sides where there are runs of both: a row per cell, side and method, and a frame per record.
 
-        Of several groups of a task the one counts in which most patterns of a carrier can be compared; of equals the
-        one with the longest horizon.
-
-        Args:
-          metric: a name of `docs/metrics.md`, or several whose values are added, joined by ``+``.
-          learned: leave out carriers that did not learn.
+        Runs of two records are never pooled. The first record has the most pairs of task and carrier; of equals it has
+        the most runs.
         """
         rows = []
         ranks = {task: self.runs.filter(task=task)["rank"].unique().sort() for task in {place[0] for place in places}}
         for task, carrier, pattern in sorted(places):
             for rank in ranks[task]:
                 for name, side in (("first", first), ("second", second)):
-                    found, cell = self.members(side, rank, carrier, pattern), (task, carrier, pattern, rank)
-                    rows += [(*cell, name, len(found), method, side.pattern or pattern) for method in found]
-        wanted = pl.DataFrame(rows, [*_CELL, "side", "size", "method", "under"], orient="row")
-        if wanted.is_empty():
-            return pl.DataFrame(schema=_PAIRS)
-        wanted = wanted.with_columns(pl.col("rank").cast(pl.UInt32))
-        rows = [row for name in metric.split("+") if (row := CATALOG.get(name))]
-        denominators = {row.denominator for row in rows}
+                    methods, cell = self.members(side, rank, carrier, pattern), (task, carrier, pattern, rank)
+                    rows += [(*cell, name, len(methods), method, side.pattern or pattern) for method in methods]
+        compared = pl.DataFrame(rows, _COMPARED, orient="row")
+        ran = self.runs.select("rank", "method", "record", pl.col("pattern").alias("under")).unique()
+        compared = compared.join(ran, on=["rank", "method", "under"], maintain_order="left")
+        compared = compared.filter(pl.col("side").n_unique().over(CELL) == (1 if second == NOTHING else 2))
+        sizes = dict(self.runs.group_by("record").len().iter_rows())
+        pairs = pl.struct("task", "carrier").n_unique().over("record")
+        order = (pairs, pl.col("record").replace_strict(sizes, default=0))
+        compared = compared.sort(order, descending=True, maintain_order=True)
+        return compared.partition_by("record", maintain_order=True) or [compared]
+
+    def fullest(self, compared: pl.DataFrame, metric: str) -> pl.DataFrame:
+        """The rows of one group of runs for every task and carrier, of those of a record.
+
+        A group in which the carrier learned comes first, then the most patterns with values, then the longest horizon.
+        """
+        keys = ["task", "carrier", "rank"]
+        counts = self.values(compared, metric).group_by(keys).agg(valued=pl.col("pattern").n_unique())
+        idle = self.idle.select("rank", "carrier", idle=True)
+        groups = compared.select(keys).unique().join(counts, on=keys, how="left").join(idle, on=keys[1:], how="left")
+        order = [pl.col("idle").fill_null(value=False), -pl.col("valued").cast(pl.Int64).fill_null(0), pl.col("rank")]
+        groups = groups.sort(order).unique(keys[:2], keep="first", maintain_order=True)
+        return compared.join(groups, on=keys, how="semi", maintain_order="left")
+
+    def pairs(self, first: "Side", second: "Side", metric: str, places: Iterable[Place]) -> pl.DataFrame:
+        """Values of the cells among these whose carriers learned, of one record and one group of runs per carrier."""
+        compared, *_ = self.compared(first, second, places)
+        values = self.values(self.fullest(compared, metric), metric)
+        return values.join(self.idle, on=["rank", "carrier"], how="anti", maintain_order="left")
+
+    def values(self, compared: pl.DataFrame, metric: str) -> pl.DataFrame:
+        """A row per cell and seed, of the cells with at least `FEWEST` pairs of runs.
+
+        Args:
+          compared: methods of both sides, as `compared`; without a second side its values are zero.
+          metric: a name of `docs/metrics.md`, several whose values are added, joined by ``+``, or a name after
+            ``spread:``: the distance of a run from the median over the seeds of its method.
+        """
+        alone, spread = "second" not in compared["side"], metric.startswith(SPREAD)
+        names = metric.removeprefix(SPREAD).split("+")
+        denominators = {row.denominator for name in names if (row := CATALOG.get(name))}
         if "reference" in denominators:  # ratios by denominators that are not clearly positive have no verdict
-            wanted = wanted.join(self._unclear.filter(method=REFERENCE), on="rank", how="anti")
+            compared = compared.join(self._unclear.filter(method=REFERENCE), on="rank", how="anti")
         elif "own" in denominators:
-            wanted = wanted.join(self._unclear, on=["rank", "method"], how="anti")
-        value = reduce(operator.add, (pl.col(name) for name in metric.split("+")))
+            compared = compared.join(self._unclear, on=["rank", "method"], how="anti")
+        value = reduce(operator.add, (pl.col(name) for name in names))
+        if spread:
+            value = (value - value.median().over("rank", "method", "pattern")).abs()
         values = self.runs.select("rank", "method", "seed", pl.col("pattern").alias("under"), value.alias("value"))
         # A side is the mean over its methods, at the seeds that all of them have.
-        means = wanted.join(values, on=["rank", "method", "under"])
-        means = means.group_by(*_CELL, "side", "size", "seed").agg(pl.col("value").mean(), pl.len())
+        means = compared.join(values, on=["rank", "method", "under"])
+        means = means.group_by(*CELL, "side", "size", "seed").agg(pl.col("value").mean(), pl.len())
         ours, theirs = (
-            means.filter(pl.col("size") == pl.col("len"), side=side).select(*_CELL, "seed", pl.col("value").alias(side))
+            means.filter(pl.col("size") == pl.col("len"), side=side).select(*CELL, "seed", pl.col("value").alias(side))
             for side in ("first", "second")
         )
-        if second == NOTHING:
+        if alone:
             theirs = ours.with_columns(second=0.0).drop("first")
-        both = _enough(_differing(ours.join(theirs, on=[*_CELL, "seed"])))
-        both = both.join(self.idle, on=["rank", "carrier"], how="anti") if learned else both
-        both = both.join(self._gains, on=["rank", "carrier"], how="left")
-        size = pl.col("pattern").n_unique().over("task", "carrier", "rank")
-        both = both.sort(size, "rank", descending=[True, False])
-        both = both.filter(pl.col("rank") == pl.col("rank").first().over("task", "carrier"))
-        both = both.with_columns(pl.col("gain").fill_null(NAN))
-        return both.select(_PAIRS.keys()).sort("task", "carrier", "pattern", "seed")
+        both = _enough(_differing(ours.join(theirs, on=[*CELL, "seed"])))
+        both = both.join(self._gains, on=["rank", "carrier"], how="left").with_columns(pl.col("gain").fill_null(NAN))
+        return both.select(_PAIRS.keys()).sort("task", "carrier", "pattern", "rank", "seed")
+
+    def pinned(self, compared: pl.DataFrame) -> set[Place]:
+        """Places of one group of runs each where `aes` is compared, and is pinned in all methods that follow it."""
+        rules = compared.join(self._clipped, on=["rank", "method", "under"])
+        columns = rules.select("task", "carrier", "pattern", "saturation_min", "saturation_max").iter_rows()
+        states = [((task, carrier, pattern), pinned(*ends)) for task, carrier, pattern, *ends in columns]
+        return {place for place, bound in states if bound} - {place for place, bound in states if not bound}
 
 
 class Side(NamedTuple):
@@ -205,9 +257,13 @@ class Side(NamedTuple):
 
 
 NOTHING = Side()  # zero, for the level of the other side
-_CELL = ("task", "carrier", "pattern", "rank")
+SPREAD = "spread:"
+CELL = ("task", "carrier", "pattern", "rank")
+_CELLS = {"task": pl.String, "carrier": pl.String, "pattern": pl.String, "rank": pl.UInt32}
+_COMPARED = _CELLS | {"side": pl.String, "size": pl.Int64, "method": pl.String, "under": pl.String}
 _PAIRS = {
-    **{"task": pl.String, "carrier": pl.String, "pattern": pl.String, "rank": pl.UInt32, "seed": pl.Int64},
+    **_CELLS,
+    "seed": pl.Int64,
     **dict.fromkeys(("first", "second", "difference", "gain"), pl.Float64),
 }
 
@@ -217,12 +273,12 @@ def _differing(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _enough(pairs: pl.DataFrame) -> pl.DataFrame:
-    return pairs.filter(pl.len().over(_CELL) >= FEWEST)
+    return pairs.filter(pl.len().over(CELL) >= FEWEST)
 
 
 def _by_seed(pairs: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Mean difference over the cells of ``keys``, at the seeds that all of these have."""
-    size = pl.struct(_CELL).n_unique().over(keys)
+    size = pl.struct(CELL).n_unique().over(keys)
     means = pairs.with_columns(size=size).group_by(*keys, "seed", "size").agg(pl.col("difference").mean(), pl.len())
     return means.filter(pl.col("size") == pl.col("len")).sort(*keys, "seed")
 
@@ -248,14 +304,16 @@ class Measured:
     levels: tuple[float, float]  # mean of the second side, of the first
     better: int  # units in which the claimed direction is significant after Holm's correction
     worse: int
-    not_significant: int
+    undecided: int  # all others with enough pairs of runs
+    no_data: int
     within: int  # units whose interval excludes a loss beyond `MARGIN`; of floor-corrected nAUC only
+    beyond: int  # units that are worse, with an interval beyond the margin
     fewest: int  # pairs of runs in the cell that has fewest
 
     @property
     def units(self) -> int:
         """Cells that were tested."""
-        return self.better + self.worse + self.not_significant
+        return self.better + self.worse + self.undecided + self.no_data
 
 
 def expected(
@@ -267,7 +325,7 @@ def expected(
 
 def levels_of(pairs: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """Means of both sides over the cells of ``keys``, each cell at the seeds that are compared."""
-    cells = pairs.group_by(_CELL).agg(pl.col("first", "second").mean())
+    cells = pairs.group_by(CELL).agg(pl.col("first", "second").mean())
     return cells.group_by(keys).agg(pl.col("first", "second").mean()).sort(keys)
 
 
@@ -306,15 +364,16 @@ def measure(
     units = dict.fromkeys(own.select(unit).iter_rows(), np.zeros(0))  # some without a seed that all of its cells have
     parts = _by_seed(own, unit).partition_by(unit, as_dict=True)
     tested = contrasts(units | {key: sign * part["difference"].to_numpy() for key, part in parts.items()})
-    outcomes = [contrast.outcome for contrast in tested.values()]
-    margins = own.unique(_CELL).group_by(unit).agg(MARGIN * pl.col("gain").mean())
+    outcomes = Counter(contrast.outcome for contrast in tested.values())
+    margins = own.unique(CELL).group_by(unit).agg(MARGIN * pl.col("gain").mean())
     margin = {tuple(key): gain for *key, gain in margins.iter_rows()}
     within = sum(contrast.interval.low > -margin[key] for key, contrast in tested.items())
+    beyond = sum(test.outcome == WORSE and test.interval.high < -margin[key] for key, test in tested.items())
     low, high = (end if math.isfinite(end) else None for end in interval[1:])
-    better, worse = outcomes.count(BETTER), outcomes.count(WORSE)
-    rest = len(outcomes) - better - worse
-    fewest = pairs.select(pl.len().over(_CELL).min()).item()
-    return Measured(interval.value, low, high, (second, first), better, worse, rest, within, fewest)
+    better, worse, no_data = (outcomes[kind] for kind in (BETTER, WORSE, NO_DATA))
+    counts = (better, worse, outcomes.total() - better - worse - no_data, no_data)
+    fewest = pairs.select(pl.len().over(CELL).min()).item()
+    return Measured(interval.value, low, high, (second, first), *counts, within, beyond, fewest)
 
 
 def _weights(tasks: Sequence[str], weigh: str, against: Sequence[str]) -> np.ndarray:
@@ -329,20 +388,3 @@ def _weights(tasks: Sequence[str], weigh: str, against: Sequence[str]) -> np.nda
 def _weighted(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """(..., M, n) -> (...): weighted mean over tasks of the means over seeds."""
     return np.sum(nan_mean(rows, axis=-1) * weights, axis=-1)
-
-
-def missing(places: set[Place], there: set[Place]) -> str:
-    """Which cells of a claim are not there, in words; empty if none is missing."""
-    absent, gone = places - there, dict[str, list[str]]()  # what is missing -> of which tasks
-    for family, tasks in TASKS.items():
-        asked = [task for task in tasks if any(place[0] == task for place in places)]
-        without = [task for task in asked if not any(place[0] == task for place in there)]
-        gone.setdefault("", []).extend([family] if asked and without == asked else without)
-        for task in (task for task in asked if task not in without):
-            carriers = {c for t, c, _ in places if t == task} - {c for t, c, _ in there if t == task}
-            rest = sorted({p for t, c, p in absent if t == task and c not in carriers})
-            names = "/".join(carrier for carrier in CARRIERS if carrier in carriers)
-            for what in (names, f"{'/'.join(rest)} of some carriers" if rest else ""):
-                if what:
-                    gone.setdefault(what, []).append(task)
-    return "; ".join(f"{what} on {', '.join(of)}" if what else ", ".join(of) for what, of in gone.items() if of)

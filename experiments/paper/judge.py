@@ -1,35 +1,29 @@
-"""From a claim and the evidence to a verdict, on all cells of the claim and family by family."""
+"""From a claim and the evidence to a verdict, on all settings of the claim and family by family."""
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
 
 import polars as pl
 
-from experiments.measure.comparisons import BETTER, ENOUGH, UNDECIDED, WORSE
+from experiments.measure.comparisons import BETTER, ENOUGH, MARGIN, NO_DATA, UNDECIDED, WORSE
 from experiments.paper.claims import Claim
+from experiments.paper.conditions import POWER, counted
 from experiments.paper.design import TASKS
-from experiments.paper.evidence import (
-    CARRIERS,
-    FEWEST,
-    MARGIN,
-    Evidence,
-    Measured,
-    Place,
-    contrast,
-    expected,
-    measure,
-    missing,
-)
+from experiments.paper.evidence import CARRIERS, FEWEST, Evidence, Measured, Place, contrast, expected, measure
 
-REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
+REPRODUCED, CONTRADICTED = "reproduced", "contradicted"
+VERDICTS = REPRODUCED, CONTRADICTED, UNDECIDED
 #: Carriers for which the authors' code has a family.
 RELEASED = {"toy": ("MEow",), "mujoco": ("SAC", "PPO", "MEow"), "isaac": ("SAC", "MEow")}
 CODE = "released code"
-_WITH_CODE = pl.DataFrame(
-    [(task, carrier) for family, carriers in RELEASED.items() for task in TASKS[family] for carrier in carriers],
-    ["task", "carrier"],
-    orient="row",
-)
-ABSENT, IDLE = "no runs of", "no agents that learned for"  # begin a reason
+#: A task and a carrier.
+Pair = tuple[str, str]
+_WITH_CODE = {pair for family, carriers in RELEASED.items() for pair in product(TASKS[family], carriers)}
+#: Share of its pairs of task and carrier on which a claim has to be judged.
+SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -39,8 +33,10 @@ class Part:
     scope: str  # "all" families, or one of them with how many of its tasks and which carriers
     verdict: str
     why: str
+    reason: str = ""  # of an undecided verdict: the condition that most settings miss, or `POWER`
+    left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> settings that do not count
     measured: Measured | None = None
-    beside: tuple[tuple[str, Measured], ...] = ()  # the same in other metrics: raw, robust, the noise floor
+    beside: tuple[tuple[str, Measured], ...] = ()  # the same in other metrics, and on the runs of other records
 
 
 @dataclass(frozen=True)
@@ -53,77 +49,72 @@ class Finding:
     released: Part | None = None  # on the tasks and carriers of the authors' code
 
 
-def judge(claim: Claim, evidence: Evidence) -> Finding:
-    """The verdict on a claim.
+@dataclass(frozen=True)
+class _Runs:
+    """The settings of a claim in one record: methods of those that count, and reasons why the others do not."""
 
-    On all its cells together it needs runs of all of them, and is judged on those where agents learned; only a claim
-    about every cell falls with a single one. A claim without `everywhere`, a family, and the tasks and carriers with
-    released code are judged on the runs that exist. Nothing with fewer than `FEWEST` pairs of runs counts,
-    and fewer than `ENOUGH` settle no claim.
+    record: str
+    compared: pl.DataFrame
+    reasons: Mapping[Place, str]
+
+    def values(self, claim: Claim, evidence: Evidence, metric: str, pairs: set[Pair]) -> pl.DataFrame:
+        rows = pl.DataFrame(sorted(pairs), {"task": pl.String, "carrier": pl.String}, orient="row")
+        found = evidence.values(self.compared.join(rows, on=rows.columns, how="semi"), metric)
+        return contrast(found, *claim.contrast) if claim.contrast else found
+
+
+def judge(claim: Claim, evidence: Evidence) -> Finding:
+    """The verdict on a claim, by the runs of one record.
+
+    It is judged on the settings that count (`experiments.paper.conditions`), which need to be of at least half of its
+    pairs of task and carrier; a claim about every task falls with a single one. A claim without `everywhere` is judged
+    on the settings that count, however few they are. A family, and the tasks and carriers with released code, are
+    judged on their pairs with runs. Nothing with fewer than `FEWEST` pairs of runs counts, and fewer than `ENOUGH`
+    settle no claim.
     """
     if claim.untestable:
-        return Finding(claim, Part("all", NOT_TESTABLE, claim.untestable), ())
+        return Finding(claim, Part("all", UNDECIDED, claim.untestable, NO_DATA), ())
     places = expected(claim.patterns, claim.carriers, claim.tasks)
-    found = _found(claim, evidence, claim.metric, places)
-    ran = _found(claim, evidence, "mean_return", places, learned=False)  # of every run
-    lacking = missing(places, _seen(claim, ran, places)) if claim.everywhere else ""
-    idle = missing(places, _seen(claim, found, places))
-    families = tuple(
-        _part(claim, evidence, own, places, family)
-        for family, tasks in TASKS.items()
-        if not (own := found.filter(pl.col("task").is_in(tasks))).is_empty() and not claim.against
-    )
-    absent = f"{ABSENT} {lacking}" if lacking else f"{IDLE} {idle}"
-    sides = {task in claim.against for task in found["task"]}
-    if found.is_empty() or (claim.against and sides != {True, False}):
-        return Finding(claim, Part("all", NOT_TESTABLE, absent), ())
-    coded = found.join(_WITH_CODE, on=["task", "carrier"], how="semi")
-    released = None if coded.is_empty() or claim.against else _part(claim, evidence, coded, places, CODE)
-    alone = len(families) == 1  # on the results of one family both verdicts are the same
-    whole = families[0] if alone else _part(claim, evidence, found, places, "all")
-    if claim.kind == "question":
-        whole = replace(whole, why=f"{whole.why}; {IDLE} {idle}") if idle else whole
-    elif lacking and whole.measured and _settled(claim, whole.measured):
-        whole = replace(whole, verdict=NOT_REPRODUCED, why=f"{whole.why}, which settles it")
-    elif lacking:
-        whole = replace(whole, verdict=NOT_TESTABLE, why=absent)
-    elif idle and claim.everywhere:
-        asked, learned = len({place[:2] for place in places}), found.n_unique(["task", "carrier"])
-        whole = replace(whole, why=f"{whole.why}; counted on {learned} of {asked} pairs of task and carrier")
-    return Finding(claim, whole, families, released)
+    records = evidence.compared(claim.first, claim.second, places)
+    runs = [_Runs(str(frame["record"].first() or ""), *counted(claim, evidence, frame, places)) for frame in records]
+    ran = set(records[0].select("task", "carrier").iter_rows())
+    families = {family: {pair for pair in ran if pair[0] in tasks} for family, tasks in TASKS.items()}
+    scopes = {} if claim.against else {scope: pairs for scope, pairs in families.items() if pairs}
+    parts = tuple(_part(claim, evidence, runs, pairs, scope) for scope, pairs in scopes.items())
+    if len(parts) == 1 and not claim.everywhere:  # on the results of one family both verdicts are the same
+        whole = parts[0]
+    else:
+        whole = _part(claim, evidence, runs, {place[:2] for place in places}, "all")
+    coded = set() if claim.against else ran & _WITH_CODE
+    return Finding(claim, whole, parts, _part(claim, evidence, runs, coded, CODE) if coded else None)
 
 
-def _settled(claim: Claim, m: Measured) -> bool:
-    """Whether a claim about every cell falls with one of those that there are."""
-    return m.worse > 0 and (claim.kind == "every" or (claim.kind == "never_worse" and m.within < m.units))
-
-
-def _found(claim: Claim, evidence: Evidence, metric: str, places: set[Place], learned: bool = True) -> pl.DataFrame:
-    found = evidence.pairs(claim.first, claim.second, metric, places, learned)
-    return contrast(found, *claim.contrast) if claim.contrast else found
-
-
-def _seen(claim: Claim, found: pl.DataFrame, places: set[Place]) -> set[Place]:
-    """The cells that were found; of a contrast, which is of all patterns together, every pattern of a carrier."""
-    seen = set(found.select("task", "carrier", "pattern").iter_rows())
-    carriers = {place[:2] for place in seen}
-    return {place for place in places if place[:2] in carriers} if claim.contrast else seen
+def _part(claim: Claim, evidence: Evidence, runs: Sequence[_Runs], pairs: set[Pair], scope: str) -> Part:
+    first, *others = runs
+    left_out = Counter(reason for place, reason in first.reasons.items() if reason and place[:2] in pairs)
+    words = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
+    lead = next(iter(left_out.most_common(1)), (POWER,))[0]
+    found = first.values(claim, evidence, claim.metric, pairs)
+    if found.is_empty() or (claim.against and found["task"].is_in(claim.against).n_unique() < 2):
+        return Part(scope, UNDECIDED, f"nothing to judge it by; settings that do not count: {words}", lead, left_out)
+    beside = {}
+    for label, metric in _companions(claim.metric).items():
+        beside[label] = first.values(claim, evidence, metric, pairs)
+    for other in others:
+        beside[Path(other.record).name or "studies"] = other.values(claim, evidence, claim.metric, pairs)
+    compared = tuple((label, _measure(claim, rows)) for label, rows in beside.items() if len(rows))
+    measured, judged = _measure(claim, found), found.n_unique(["task", "carrier"])
+    complete = judged >= SHARE * len(pairs) or not (claim.everywhere or claim.premise)
+    verdict, why = _verdict(claim, measured, complete)
+    if left_out:
+        why += f"; judged on {judged} of {len(pairs)} pairs of task and carrier; settings that do not count: {words}"
+    reason = "" if verdict != UNDECIDED else POWER if complete else lead
+    scope = scope if scope in ("all", CODE) else _scope(scope, evidence.runs, found, claim)
+    return Part(scope, verdict, why, reason, left_out, measured, compared)
 
 
 def _measure(claim: Claim, found: pl.DataFrame) -> Measured:
     return measure(found, sign=claim.sign, unit=claim.unit, weigh=claim.weigh, against=claim.against)
-
-
-def _part(claim: Claim, evidence: Evidence, found: pl.DataFrame, places: set[Place], scope: str) -> Part:
-    measured = _measure(claim, found)
-    there = set(found.select("task", "carrier").iter_rows())
-    mine = {place for place in places if place[:2] in there}
-    others = {label: _found(claim, evidence, metric, mine) for label, metric in _companions(claim.metric).items()}
-    beside = tuple((label, _measure(claim, other)) for label, other in others.items() if len(other))
-    verdict, why = _verdict(claim, measured)
-    return Part(
-        scope if scope in ("all", CODE) else _scope(scope, evidence.runs, found, claim), verdict, why, measured, beside
-    )
 
 
 def _companions(metric: str) -> dict[str, str]:
@@ -146,13 +137,19 @@ def _scope(family: str, runs: pl.DataFrame, found: pl.DataFrame, claim: Claim) -
     return f"{family} ({'; '.join(parts)})" if parts else family
 
 
-def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
-    """The verdict on what was measured, and the reason in words."""
+def _verdict(claim: Claim, m: Measured, complete: bool) -> tuple[str, str]:
+    """The verdict on the settings that were measured, and its ground in words.
+
+    Args:
+      complete: whether they are enough of the claim for a verdict on all of it.
+    """
     ends = [claim.sign * end for end in (m.low, m.high) if end is not None]
     side = "" if len(ends) < 2 else "claimed" if min(ends) > 0 else "other" if max(ends) < 0 else ""
-    cells = f"{m.better} better, {m.worse} worse, {m.not_significant} not significant of {m.units}"
+    short = len(ends) == 2 and claim.effect is not None and max(ends) < claim.sign * claim.effect
+    cells = f"{m.better} better, {m.worse} worse, {m.undecided} undecided of {m.units}"
     words = {"claimed": "the difference is on the claimed side", "other": "the difference goes the other way"}
-    pooled = words.get(side, "the interval holds zero" if len(ends) == 2 else f"fewer than {FEWEST} common seeds")
+    zero = "the interval holds zero" + (", but not the paper's difference" if short else "")
+    pooled = words.get(side, zero if len(ends) == 2 else f"fewer than {FEWEST} common seeds")
     few = m.fewest < ENOUGH
     if claim.kind == "question":
         return {"claimed": BETTER, "other": WORSE}.get("" if few else side, UNDECIDED), cells
@@ -162,9 +159,13 @@ def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
         "most": side == "claimed" and 2 * m.better > m.units,
         "never_worse": m.within == m.units,
     }[claim.kind]
+    one = {"every": m.worse > 0, "never_worse": m.beyond > 0}.get(claim.kind, False) and "task" in claim.unit
+    refuted = claim.kind != "never_worse" and (side == "other" or (short and side != "claimed"))
     margin = f"{m.within} of {m.units} above the margin of -{MARGIN:.0%}"
-    own = {"mean": pooled, "most": f"{cells}; {pooled}", "never_worse": f"{margin}; {cells}"}
-    why = own.get(claim.kind, cells)
+    grounds = {"mean": pooled, "never_worse": f"{margin}; {cells}"}
+    why = grounds.get(claim.kind, f"{cells}; {pooled}")
     if few:
-        return NOT_TESTABLE, f"{why}; fewer than {ENOUGH} pairs of runs"
-    return (REPRODUCED if holds else NOT_REPRODUCED), why
+        return UNDECIDED, f"{why}; fewer than {ENOUGH} pairs of runs"
+    if complete and holds:
+        return REPRODUCED, why
+    return (CONTRADICTED if one or (complete and refuted) else UNDECIDED), why

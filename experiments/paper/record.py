@@ -111,6 +111,8 @@ def write(out: Path, curves: pl.DataFrame, studies: Mapping[str, Any], alone: pl
 def gather(places: Sequence[Path]) -> Gathered:
     """The runs of records and of finished studies, whose checksums are checked; studies alike share a group.
 
+    The column ``record`` has the folder of a run's record, and is empty for studies outside of records.
+
     Args:
       places: folders of records or studies, or folders in which such folders lie, however deep.
 
@@ -124,7 +126,8 @@ def gather(places: Sequence[Path]) -> Gathered:
     for folder in records:
         stored = read(folder)
         # Rows without curves, of which only scores are stored, are no evidence.
-        frames.append(stored.runs.filter(pl.col("study").is_in(list(stored.studies))))
+        rows = stored.runs.filter(pl.col("study").is_in(list(stored.studies)))
+        frames.append(rows.with_columns(record=pl.lit(folder.as_posix())))
         studies |= stored.studies
     loaded: dict[str, Any] = {}
     curves: list[pl.DataFrame] = []
@@ -134,8 +137,9 @@ def gather(places: Sequence[Path]) -> Gathered:
             loaded[folder.as_posix()] = about
             curves.append(rows.with_columns(study=pl.lit(folder.as_posix())))
     if loaded:
-        frames.append(scores(pl.concat(curves, how="diagonal_relaxed"), loaded))
-    runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=list(_COLUMNS))
+        frames.append(scores(pl.concat(curves, how="diagonal_relaxed"), loaded).with_columns(record=pl.lit("")))
+    columns = [*_COLUMNS, "record"]
+    runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=columns)
     return Gathered(runs, _configs(studies | loaded))
 
 

@@ -8,12 +8,14 @@ import polars as pl
 import pytest
 
 from experiments.cli import main
+from experiments.measure.comparisons import NO_DATA, UNDECIDED
 from experiments.paper import audit
 from experiments.paper.claims import CLAIMS, QUESTIONS
+from experiments.paper.conditions import HORIZON, LOWER, NO_LOSS, PINNED, POWER, PREMISE, SPARSE
 from experiments.paper.design import TASKS
-from experiments.paper.evidence import CARRIERS, PATTERNS, Evidence, Side, expected
-from experiments.paper.judge import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, judge
-from experiments.paper.record import RESULTS, gather
+from experiments.paper.evidence import CARRIERS, PATTERNS, ZERO_ACTIONS, Evidence, Side, expected
+from experiments.paper.judge import CONTRADICTED, REPRODUCED, VERDICTS, judge
+from experiments.paper.record import RESULTS, gather, record
 from experiments.report.page import render_html
 from experiments.study.method import Control, Method
 from experiments.study.text import parse_method
@@ -51,10 +53,12 @@ def whole(tmp_path_factory):
     curves = pl.concat([make_curves([carrier, f"{carrier}+AES"], every=5_000) for carrier in CARRIERS])
     for family, tasks in TASKS.items():
         for task in tasks:
-            own = curves.with_columns(task=pl.lit(task), family=pl.lit(family))
+            level = ZERO_ACTIONS[task]  # above which agents have to end
+            raised = pl.col("return_mean") + level
+            own = curves.with_columns(raised, task=pl.lit(task), family=pl.lit(family))
             configure(save(root / task, own), task=task)
             manifest = json.loads((root / task / "manifest.json").read_text())
-            (root / task / "manifest.json").write_text(json.dumps(manifest | {"floors": {task: 3.0}}))
+            (root / task / "manifest.json").write_text(json.dumps(manifest | {"floors": {task: level + 3.0}}))
             reseal(root / task)
     return root
 
@@ -67,15 +71,16 @@ def found(toy):
 def test_every_claim_gets_a_verdict_and_a_reason(found):
     assert [finding["key"] for finding in found["claims"]] == [claim.key for claim in CLAIMS]
     for finding in found["claims"]:
-        assert finding["verdict"] in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)
+        assert finding["verdict"] in VERDICTS
+        assert bool(finding["reason"]) == (finding["verdict"] == UNDECIDED)
         assert finding["why"]
     assert len({claim.key for claim in CLAIMS}) == len(CLAIMS)
 
 
 def test_one_family_decides_itself_and_not_the_others(toy):
     found = verdict("A1", toy)
-    assert found.whole.verdict == NOT_TESTABLE
-    assert found.whole.why == "no runs of mujoco, isaac"
+    assert (found.whole.verdict, found.whole.reason) == (UNDECIDED, NO_DATA)
+    assert found.whole.left_out == {NO_DATA: 4 * 44}
     [part] = found.families
     assert (part.scope, part.verdict) == ("toy", REPRODUCED)
     assert part.measured.value < part.measured.high < 0
@@ -91,7 +96,7 @@ def test_with_all_twelve_tasks_the_claims_are_decided(whole):
         assert found.whole.verdict == REPRODUCED, (key, found.whole.why)
         assert len(found.families) == 3
     assert judge(BY_KEY["C5"], runs).whole.measured is not None
-    assert judge(BY_KEY["E1a"], runs).whole.verdict == NOT_TESTABLE
+    assert judge(BY_KEY["E1a"], runs).whole.reason == NO_DATA
 
 
 def test_what_ran_and_did_not_learn_leaves_a_claim_to_the_others(whole, tmp_path):
@@ -102,36 +107,40 @@ def test_what_ran_and_did_not_learn_leaves_a_claim_to_the_others(whole, tmp_path
     configure(tmp_path / "all" / "ant", task="ant")
     found = verdict("A1", tmp_path / "all").whole
     assert found.verdict == REPRODUCED
-    assert "counted on 44 of 48" in found.why
+    assert (found.left_out, "on 44 of 48 pairs" in found.why) == ({HORIZON: 16}, True)
     parts = save(tmp_path / "ablation", make_curves(["SAC", "SAC+fixed", "SAC+AES[coupling=1]"], gain=0.1))
     configure(parts, **config("sac", "baseline,fixed,aes:coupling=1"))
     ablation = verdict("E1a", parts).whole
     assert ablation.scope == "toy (SAC)"
-    assert ablation.verdict != NOT_TESTABLE
+    assert ablation.verdict == REPRODUCED
 
 
-def test_what_goes_the_other_way_is_not_reproduced(tmp_path):
+def test_a_difference_on_the_other_side_contradicts_a_claim(tmp_path):
     worse = save(tmp_path / "worse", make_curves(["SAC", "SAC+AES"], gain=-0.1))
     found = verdict("A1", worse)
-    assert found.families[0].verdict == NOT_REPRODUCED
+    assert found.families[0].verdict == CONTRADICTED
     assert "other way" in found.families[0].why
     assert found.families[0].scope == "toy (SAC)"
 
 
-def test_a_claim_about_every_cell_falls_with_one(tmp_path):
-    """Even where most cells are missing; and one that nothing speaks against stays open."""
+def test_a_claim_about_every_task_falls_with_one(tmp_path):
+    """Even where most tasks are missing; what nothing speaks against stays open, as do means over tasks."""
     worse = make_curves(["SAC", "SAC+AES"], patterns=("steady", "abrupt"), gain=-0.1)
     better = make_curves(["PPO", "PPO+AES"], patterns=("steady", "abrupt"), gain=0.1)
     mixed = save(tmp_path / "mixed", pl.concat([worse, better]))
-    assert verdict("D1", mixed).whole.verdict == NOT_REPRODUCED
+    slower = make_curves(["SAC", "SAC+AES"], patterns=("steady", "abrupt"), gain=-0.45)
+    falling = 20 - 3 * (pl.col("step") // 20_000) * (pl.col("pattern") == "abrupt")  # never recovers, nor ends lower
+    slower = slower.with_columns(pl.col("return_mean") + falling * (pl.col("method") == "SAC+AES"))
+    assert verdict("C0", save(tmp_path / "slower", pl.concat([slower, better]))).whole.verdict == CONTRADICTED
+    assert (verdict("D1", mixed).whole.verdict, verdict("D1", mixed).families[0].verdict) == (UNDECIDED, CONTRADICTED)
     fine = save(tmp_path / "fine", pl.concat([better, make_curves(["SAC"], patterns=("steady",))]))
-    assert verdict("D1", fine).whole.verdict == NOT_TESTABLE
+    assert verdict("C0", fine).whole.verdict == UNDECIDED
 
 
 def test_four_pairs_are_a_hint_and_settle_no_claim(tmp_path):
     few = save(tmp_path / "few", make_curves(["SAC", "SAC+AES"], seeds=range(1, 5), gain=0.3))
     part = verdict("A1", few).families[0]
-    assert part.verdict == NOT_TESTABLE
+    assert (part.verdict, part.reason) == (UNDECIDED, POWER)
     assert part.measured.fewest == 4
     assert part.measured.better == part.measured.worse == 0
 
@@ -139,8 +148,7 @@ def test_four_pairs_are_a_hint_and_settle_no_claim(tmp_path):
 def test_two_seeds_decide_nothing(tmp_path):
     few = save(tmp_path / "few", make_curves(["SAC", "SAC+AES"], seeds=range(1, 3)))
     found = verdict("B1", few)
-    assert found.families == ()
-    assert found.whole.verdict == NOT_TESTABLE
+    assert (found.families[0].reason, found.whole.reason) == (NO_DATA, NO_DATA)
 
 
 def test_methods_are_found_by_what_they_are(tmp_path):
@@ -261,7 +269,7 @@ def test_no_cost_needs_an_interval_within_the_margin(tmp_path):
     wide = curves.with_columns(return_mean=pl.col("return_mean") + noise)
     wide = verdict("B3", save(tmp_path / "wide", wide)).families[0]
     assert (narrow.verdict, narrow.measured.within) == (REPRODUCED, 1)
-    assert (wide.verdict, wide.measured.within, wide.measured.worse) == (NOT_REPRODUCED, 0, 0)
+    assert (wide.verdict, wide.reason, wide.measured.within, wide.measured.worse) == (UNDECIDED, POWER, 0, 0)
 
 
 def test_the_verdicts_of_the_stored_records_are_the_stored_ones():
@@ -282,4 +290,89 @@ def test_cells_without_a_common_seed_count_in_no_test_and_no_mean(tmp_path):
     parts = [("abrupt", range(1, 6)), ("mixed", range(6, 11)), ("steady", range(1, 11))]
     curves = [make_curves(["SAC", "SAC+AES"], patterns=(pattern,), seeds=seeds) for pattern, seeds in parts]
     measured = verdict("D1", save(tmp_path / "apart", pl.concat(curves))).families[0].measured
-    assert (measured.units, measured.not_significant, measured.low, measured.fewest) == (1, 1, None, 5)
+    assert (measured.units, measured.no_data, measured.undecided, measured.low) == (1, 1, 0, None)
+
+
+_RETURN, _AFTER = pl.col("return_mean"), pl.col("step") > 0
+_TWO, _BETTER = (make_curves(["SAC", "SAC+AES"], gain=gain) for gain in (0.05, 0.45))
+_PINNED = {"at_max": pl.when(_AFTER & (pl.col("method") == "SAC+AES")).then(0.96)}
+_CALM = pl.concat([_TWO.filter(pattern="steady").with_columns(pattern=pl.lit(p)) for p in ("steady", *PATTERNS)])
+
+
+def with_aes(change):
+    """Two methods, and a change of the returns of AES."""
+    return _BETTER.with_columns(pl.when(pl.col("method") == "SAC+AES").then(_RETURN + change).otherwise(_RETURN))
+
+
+@pytest.mark.parametrize(
+    ("key", "curves", "config", "reason"),
+    [
+        ("A1", _TWO, {}, ""),
+        ("A1", _TWO.with_columns(**_PINNED), {}, PINNED),
+        ("I2", _TWO.with_columns(**_PINNED), {}, PINNED),
+        ("A1", _CALM, {}, NO_LOSS),
+        ("A2", _BETTER, {}, ""),
+        ("A2", _CALM, {}, NO_LOSS),
+        ("A2", with_aes(-30.0), {}, LOWER),
+        ("A2", _BETTER.filter(pl.col("step") % 5_000 == 0), {"evaluations": 20}, SPARSE),
+        ("I1", _TWO.filter(pl.col("step") % 5_000 == 0), {"evaluations": 20}, SPARSE),
+        ("B1", _TWO.with_columns(_RETURN * 0.09), {}, HORIZON),  # ends above zero actions (3.75), by less than 0.375
+        ("B1", with_aes(40.0 * (pl.col("seed") - 3) * (pl.col("pattern") != "steady")), {}, POWER),
+    ],
+)
+def test_a_setting_counts_only_where_the_effect_of_a_claim_could_show(tmp_path, key, curves, config, reason):
+    folder = save(tmp_path / "made", curves)
+    configure(folder, **config)
+    found = verdict(key, folder).families[0]
+    assert (found.verdict, found.reason) == (UNDECIDED if reason else REPRODUCED, reason)
+    assert reason in ("", POWER) or set(found.left_out) == {reason}
+
+
+@pytest.mark.parametrize(("drifting", "outcome"), [(-3.0, (REPRODUCED, "")), (6.0, (UNDECIDED, PREMISE))])
+def test_a_claim_with_a_premise_is_judged_only_where_it_holds(tmp_path, drifting, outcome):
+    """E7: parts that are taken away cost nAUC, and more in DropRatio; the sum of both also rises where nAUC rises."""
+    schedules = "baseline,aes:coupling=1,fixed,aes,aes:coupling=1:lambda_min=0:lambda_max=inf"
+    full = "SAC+AES[coupling=1]"
+    names = ["SAC", full, "SAC+fixed", "SAC+AES", "SAC+AES[lambda_min=0,lambda_max=inf,coupling=1]"]
+    change = pl.when(pattern="steady").then(6.0).otherwise(drifting)
+    parts = ~pl.col("method").is_in(names[:2])
+    curves = make_curves(names, gain=0.0).with_columns(_RETURN + change * parts)
+    folder = save(tmp_path / "made", curves)
+    configure(folder, **config("sac", schedules))
+    found = verdict("E7", folder).whole
+    assert (found.verdict, found.reason) == outcome
+
+
+@pytest.mark.parametrize(("scale", "outcome"), [(0.2, REPRODUCED), (1.0, UNDECIDED), (5.0, CONTRADICTED)])
+def test_the_most_consistent_has_the_smallest_spread_over_the_seeds(tmp_path, scale, outcome):
+    """H4, at equal means."""
+    clips = [(1e-4, 1), (1e-5, 2), (1e-5, 1), (1e-5, 0.5), (1e-4, 0.5)]
+    schedules = ",".join(["baseline", *(f"aes:lambda_min={low}:lambda_max={high}" for low, high in clips)])
+    wide = [
+        "[lambda_min=1e-05,lambda_max=2]",
+        "[lambda_min=1e-05]",
+        "[lambda_min=1e-05,lambda_max=0.5]",
+        "[lambda_max=0.5]",
+    ]
+    names = ["SAC", "SAC+AES", *(f"SAC+AES{suffix}" for suffix in wide)]
+    factor = pl.when(pl.col("method") == "SAC+AES").then(scale).otherwise(1.0)
+    noise = 4.0 * factor * pl.col("seed").replace_strict({1: 1, 2: -1, 3: 0, 4: 1, 5: -1}) * (pl.col("method") != "SAC")
+    folder = save(tmp_path / "made", make_curves(names, gain=0.0).with_columns(_RETURN + noise))
+    configure(folder, **config("sac", schedules))
+    assert verdict("H4", folder).whole.verdict == outcome
+
+
+def test_a_claim_is_judged_on_one_record_and_others_stand_beside(tmp_path):
+    """The record with more tasks and carriers counts, also where another has longer runs of a task."""
+
+    def recorded(name, curves, **changes):
+        folder = save(tmp_path / name, curves)
+        configure(folder, **changes)
+        record([folder], tmp_path / f"{name}-record")
+        return tmp_path / f"{name}-record"
+
+    grid = recorded("grid", pl.concat([make_curves([c, f"{c}+AES"], gain=-0.1) for c in ("SAC", "SQL")]))
+    earlier = recorded("earlier", make_curves(["SAC", "SAC+AES"], gain=0.3), preset="paper")
+    alone, both = (verdict("A1", *places).families[0] for places in ([grid], [earlier, grid]))
+    assert (both.measured, both.verdict) == (alone.measured, CONTRADICTED)
+    assert dict(both.beside)["earlier-record"].value < 0 < both.measured.value
