@@ -159,7 +159,7 @@ def _verdict(claim: Claim, m: Measured, complete: bool) -> tuple[str, str]:
         "most": side == "claimed" and 2 * m.better > m.units,
         "never_worse": m.within == m.units,
     }[claim.kind]
-    one = {"every": m.worse > 0, "never_worse": m.beyond > 0}.get(claim.kind, False) and "task" in claim.unit
+    one = {"every": m.worse > 0, "never_worse": m.beyond > 0}.get(claim.kind, False)
     refuted = claim.kind != "never_worse" and (side == "other" or (short and side != "claimed"))
     margin = f"{m.within} of {m.units} above the margin of -{MARGIN:.0%}"
     grounds = {"mean": pooled, "never_worse": f"{margin}; {cells}"}
@@ -168,4 +168,5 @@ def _verdict(claim: Claim, m: Measured, complete: bool) -> tuple[str, str]:
         return UNDECIDED, f"{why}; fewer than {ENOUGH} pairs of runs"
     if complete and holds:
         return REPRODUCED, why
-    return (CONTRADICTED if one or (complete and refuted) else UNDECIDED), why
+    falls = (one and ("task" in claim.unit or complete)) or (complete and refuted)
+    return (CONTRADICTED if falls else UNDECIDED), why
