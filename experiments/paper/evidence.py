@@ -35,7 +35,7 @@ PATTERNS = ("abrupt", "linear", "periodic", "mixed")  # without the steady one
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 #: Share of seeds in which an agent has to end above every idle policy without drift.
 LEARNED = 0.8
-#: Share of the range of the idle policies' returns by which it has to end above all of them.
+#: Share of its gain over random actions by which it has to end above all of them.
 BEYOND = 0.1
 #: Mean returns of zero actions without drift, over the episodes of the floor.
 ZERO_ACTIONS = {
@@ -46,8 +46,8 @@ ZERO_ACTIONS = {
     **{"isaac_allegro_hand": -294.6, "isaac_franka_cabinet": 840.2},
 }
 _IDLE = ("untrained", "floor", pl.col("task").replace_strict(ZERO_ACTIONS, default=None, return_dtype=pl.Float64))
-_HIGH, _LOW = pl.max_horizontal(_IDLE), pl.min_horizontal(_IDLE)
-_ABOVE = pl.col("final_return") > _HIGH + BEYOND * (_HIGH - _LOW)
+_END = pl.col("final_return")
+_ABOVE = _END - pl.max_horizontal(_IDLE) > BEYOND * (_END - pl.col("floor"))
 HAS_LEARNED = pl.col("trained").any() | (_ABOVE.mean() >= LEARNED)
 #: Columns of a setting.
 SETTING = ("task", "steps", "carrier")

@@ -91,7 +91,7 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
 
 def _part(claim: Claim, evidence: Evidence, runs: Sequence[_Runs], pairs: set[Pair], scope: str) -> Part:
     first, *others = runs
-    left_out = Counter(reason for place, reason in first.reasons.items() if reason and place[:2] in pairs)
+    left_out = Counter(reason for place, reason in sorted(first.reasons.items()) if reason and place[:2] in pairs)
     words = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
     lead = next(iter(left_out.most_common(1)), (POWER,))[0]
     found = first.values(claim, evidence, claim.metric, pairs)
