@@ -12,16 +12,7 @@ from experiments.measure.comparisons import BETTER, ENOUGH, UNDECIDED, WORSE
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.design import TASKS
 from experiments.paper.evidence import FEWEST, Evidence, Measured
-from experiments.paper.judge import (
-    CODE,
-    CONTRADICTED,
-    RELEASED,
-    REPRODUCED,
-    VERDICTS,
-    Finding,
-    Part,
-    judge,
-)  # fmt: skip
+from experiments.paper.judge import CODE, CONTRADICTED, RELEASED, REPRODUCED, VERDICTS, Finding, Part, judge
 from experiments.paper.record import gather
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page

@@ -40,8 +40,7 @@ BEYOND = 0.1
 #: Mean returns of zero actions without drift, over the episodes of the floor.
 ZERO_ACTIONS = {
     **{"toy": 3.75, "toy_multigoal_classic": -23_900.0, "reacher": 1.78, "cartpole_swingup": 0.034},
-    **{"pendulum": -1187.0},
-    **{"hopper": 150.5, "halfcheetah": -0.029, "walker2d": 97.4, "ant": 992.9, "humanoid": 198.2},
+    **{"pendulum": -1187.0, "hopper": 150.5, "halfcheetah": -0.029, "walker2d": 97.4, "ant": 992.9, "humanoid": 198.2},
     **{"isaac_ant": 902.0, "isaac_humanoid": 89.5, "isaac_ingenuity": 42.6, "isaac_anymal": 9.05},
     **{"isaac_allegro_hand": -294.6, "isaac_franka_cabinet": 840.2},
 }

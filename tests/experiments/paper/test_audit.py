@@ -4,9 +4,12 @@ import dataclasses
 import json
 import shutil
 
+import jax
+import jax.numpy as jnp
 import polars as pl
 import pytest
 
+from agents.common.episodes import episode_returns
 from experiments.cli import main
 from experiments.measure.comparisons import NO_DATA, UNDECIDED
 from experiments.paper import audit
@@ -18,6 +21,7 @@ from experiments.paper.judge import CONTRADICTED, REPRODUCED, VERDICTS, judge
 from experiments.paper.record import RESULTS, gather, record
 from experiments.report.page import render_html
 from experiments.study.method import Control, Method
+from experiments.study.program import Plan
 from experiments.study.text import parse_method
 from tests.experiments.configs import config_of
 from tests.experiments.measure.synthetic import STEPS, config, make_curves
@@ -316,7 +320,7 @@ def with_aes(change):
         ("A2", with_aes(-30.0), {}, LOWER),
         ("A2", _BETTER.filter(pl.col("step") % 5_000 == 0), {"evaluations": 20}, SPARSE),
         ("I1", _TWO.filter(pl.col("step") % 5_000 == 0), {"evaluations": 20}, SPARSE),
-        ("B1", _TWO.with_columns(_RETURN * 0.08), {}, HORIZON),  # ends above random actions (3), below zero actions (3.75)
+        ("B1", _TWO.with_columns(_RETURN * 0.08), {}, HORIZON),  # above random actions, below zero actions (3.75)
         ("B1", _TWO.with_columns(_RETURN * 0.001 + 3.77), {}, HORIZON),  # above both, by less than a tenth of the gain
         ("B1", with_aes(40.0 * (pl.col("seed") - 3) * (pl.col("pattern") != "steady")), {}, POWER),
     ],
@@ -377,3 +381,12 @@ def test_a_claim_is_judged_on_one_record_and_others_stand_beside(tmp_path):
     alone, both = (verdict("A1", *places).families[0] for places in ([grid], [earlier, grid]))
     assert (both.measured, both.verdict) == (alone.measured, CONTRADICTED)
     assert dict(both.beside)["earlier-record"].value < 0 < both.measured.value
+
+
+def test_zero_actions_return_what_the_rule_of_learning_assumes():
+    world = Plan(config_of("sac", steps=STEPS)).world
+    params = world.params_at(world.drift("steady", 0), 0)
+    returns = episode_returns(
+        world, lambda obs, key: jnp.zeros((len(obs), world.action_size)), params, jax.random.key(0), 1_000
+    )
+    assert returns.mean() == pytest.approx(ZERO_ACTIONS["toy"], abs=0.01)
