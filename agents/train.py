@@ -23,6 +23,7 @@ from agents.common.carrier import Carrier, OnPolicyCarrier
 from agents.common.loop import stream_stride
 from agents.common.spec import CarrierSpec
 from envs.adopt import adapter_of, adopt_task
+from envs.timeline import EVEN
 from envs.world import World
 
 ROLLOUT_ENVS = 8  # parallel environments of an on-policy carrier by default
@@ -39,6 +40,8 @@ def make_train(
     evaluations: Count = 50,
     episodes: Count = 10,
     segments: Count = 5,
+    onset: float = 0.0,
+    changes: str = EVEN,
     num_envs: Count | None = None,
     replay: Count | None = None,
     warmup: Annotated[int, Bounds(0)] | None = None,
@@ -66,12 +69,15 @@ def make_train(
       evaluations: after the one at step 0.
       episodes: per evaluation.
       segments: between changes of the drift.
+      onset: share of the run before the drift.
+      changes: lengths of the segments of patterns that jump, "even" or "random".
       num_envs: parallel environments; by default 1, so a gradient step per environment step, and on-policy 8.
       replay: transitions in the replay; by default a twentieth of ``steps``.
       warmup: environment steps with random actions; by default a hundredth of ``steps``, at least 128.
       base: the carrier's own entropy weight, reward per nat, from which schedules start; by default 0.1, for PPO 0.01.
         A study has its preset's instead.
-      observe: "drift" appends the true drift values to the observations of policy and critics: a reference.
+      observe: "drift" appends the true drift values to the observations of policy and critics, "change" a flag for 2 %
+        of the run after a change: references.
       adaptations: other quantities adjusted by the schedule's signal, such as ``recent(share=0.1)``.
       **settings: fields of the carrier's config and hyper, such as ``hidden=(64, 64)``, ``learning_rate=1e-3``.
 
@@ -97,7 +103,7 @@ def make_train(
     total = steps // num
     if spec.on_policy:
         fit_rollout(config, total // evaluations, num)
-    world = World(as_task(task), total, segments, observe)
+    world = World(as_task(task), total, segments, observe, onset=onset, changes=changes)
     world.check_pattern(pattern)
     replay, random = sizes_of(
         steps,

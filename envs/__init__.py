@@ -17,6 +17,7 @@ from envs.contract import check_task
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
 from envs.drift import DriftTruth, Realisation, draw, truth
 from envs.patterns import PATTERNS, pattern_index
+from envs.timeline import Timeline
 from envs.world import Drifting, DriftState
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "EnvSpec",
     "Realisation",
     "Task",
+    "Timeline",
     "UnknownNameError",
     "autoreset_step",
     "check_task",

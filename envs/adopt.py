@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from envs.core import Channel, Task
-from envs.patterns import Leg, Pattern
+from envs.patterns import POINTS, Leg, Pattern
 
 #: Supported libraries: module of the base class -> "module:attribute" of the function that makes a task.
 ADAPTERS = {
@@ -65,7 +65,7 @@ def adopt_pattern(name: str, plugin: Any) -> Pattern:
     kinds: tuple[tuple[Literal["scalar", "planar"], int], ...] = (("scalar", 1), ("planar", 2))
     for kind, size in kinds:
         channel, drawn = Channel(kind, -1.0, 1.0, 0.0, size, kind), jnp.zeros(size)
-        leg = Leg(jnp.int32(0), jnp.float32(0), drawn, drawn, drawn, 5)
+        leg = Leg(jnp.int32(0), jnp.float32(0), drawn, drawn, drawn, 5, jnp.float32(0), jnp.zeros((POINTS, size)))
         with trying(f"pattern '{name}' does not work on a {kind} channel"):
             value = jax.eval_shape(lambda leg=leg, channel=channel: pattern.value(channel, leg))
         found = getattr(value, "shape", None), getattr(value, "dtype", None)

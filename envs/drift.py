@@ -1,12 +1,9 @@
-"""Drift as a pure function of the step count and of numbers drawn once per run.
-
-Steps are *vector steps*: all parallel environments of a run share one count. The horizon of a run is divided into
-``segments`` equal parts (five: 20 % each, AES paper Appendix C).
-"""
+"""Drift as a pure function of the step count and of numbers drawn once per run; steps are those of a `Timeline`."""
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import chex
 import jax
@@ -14,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs.core import Channel, Task
-from envs.patterns import PATTERNS, Leg, Pattern, Realisation
+from envs.patterns import PATTERNS, POINTS, Leg, Pattern, Realisation
+from envs.timeline import Timeline
 
 Array = jax.Array
 Channels = Sequence[Channel]
@@ -36,54 +34,24 @@ class DriftTruth(NamedTuple):
     is_change_point: Array  # () bool, the first step after a jump that the pattern states
 
 
-def change_points(total: int, segments: int = 5) -> list[int]:
-    """Steps ``k * total / segments``, ``1 <= k < segments``, at which a new segment starts.
-
-    Raises:
-      ValueError: ``total`` is not a positive multiple of ``segments``, or exceeds the clock, an int32.
-
-    >>> change_points(100, 5)
-    [20, 40, 60, 80]
-    """
-    if segments < 1 or not 0 < total < 2**31 or total % segments:
-        raise ValueError(f"total steps must be a positive multiple of segments = {segments} below 2^31; got {total}")
-    return [k * (int(total) // segments) for k in range(1, segments)]
-
-
-def clock(step: Array | int, total: Array | int, segments: int = 5) -> tuple[Array, Array]:
-    """Segment and local phase at ``step``, exact at the change points and right-continuous there.
-
-    Args:
-      step: () int32, vector steps done.
-      total: () int, vector steps of the run, a multiple of ``segments`` (checked unless it is traced).
-
-    Returns:
-      ``segment`` () int32 in [0, segments) and ``phase`` () float32 in [0, 1). From ``step = total`` on, the
-      left limit: the last segment with phase 1.
-    """
-    if isinstance(total, int | np.integer):
-        change_points(int(total), segments)
-    length = jnp.asarray(total, jnp.int32) // segments
-    step = jnp.clip(jnp.asarray(step, jnp.int32), 0, length * segments)
-    segment = jnp.minimum(step // length, segments - 1)
-    phase = (step - segment * length).astype(jnp.float32) / length.astype(jnp.float32)
-    return segment, phase
-
-
 def draw(task: Task, drift_seed: Array | int, segments: int = 5) -> Realisation:
     """Drift sample of ``(task name, drift_seed)``, independent of method, pattern and schedule.
 
     Scalar channels: levels independent and uniform on [low, high]. Planar channels: consecutive points one
     radius apart and all inside the disc of that radius about nominal, directions uniform among those that
-    stay inside (from the centre all; from the rim a cone of 60 degrees either side of the way back). Each
-    channel has its own random stream, named after it, so that adding a channel does not change the others.
+    stay inside (from the centre all; from the rim a cone of 60 degrees either side of the way back). Random change
+    times divide what the shortest segments leave uniformly, by ordered independent uniform numbers. Each channel
+    has its own random stream, named after it, so that adding a channel does not change the others.
     ``drift_seed`` may be traced.
     """
     key = jax.random.fold_in(jax.random.key(drift_seed), zlib.crc32(task.name.encode()))
+    named = lambda name: jax.random.fold_in(key, zlib.crc32(name.encode()))  # noqa: E731
+    times = jnp.sort(jax.random.uniform(named("random changes"), (segments - 1,), jnp.float32))
     # An empty part first, for tasks without channels.
-    levels, directions = [jnp.zeros((segments + 1, 0))], [jnp.zeros(0)]
+    levels, directions, noise = [jnp.zeros((segments + 1, 0))], [jnp.zeros(0)], [jnp.zeros((POINTS, 0))]
     for channel in task.channels:
-        key_level, key_direction = jax.random.split(jax.random.fold_in(key, zlib.crc32(channel.name.encode())))
+        noise.append(jax.random.normal(named(f"noise of {channel.name}"), (POINTS, channel.size)))
+        key_level, key_direction = jax.random.split(named(channel.name))
         if channel.kind == "planar":
             angle = jax.random.uniform(key_direction, (), jnp.float32, 0.0, 2.0 * np.pi)
             levels.append(_relocations(key_level, channel, segments))
@@ -93,7 +61,12 @@ def draw(task: Task, drift_seed: Array | int, segments: int = 5) -> Realisation:
             nominal = jnp.full((1, channel.size), channel.nominal, jnp.float32)
             levels.append(jnp.concatenate([nominal, drawn]))
             directions.append(jnp.zeros(channel.size, jnp.float32))
-    return Realisation(jnp.concatenate(levels, axis=1), jnp.concatenate(directions))
+    return Realisation(
+        jnp.concatenate(levels, axis=1),
+        jnp.concatenate(directions),
+        jnp.concatenate([jnp.zeros(1), times]),
+        jnp.concatenate(noise, axis=1),
+    )
 
 
 def _relocations(key: Array, channel: Channel, segments: int) -> Array:
@@ -114,27 +87,43 @@ def _relocate(point: Array, uniform: Array) -> tuple[Array, Array]:
     return point, point
 
 
-def _at(
-    channels: Channels, pattern: Array | int, realisation: Realisation, step: Any, total: Any, patterns: Patterns
-) -> Array:
-    """Drift values (D,) float32 in task units at one step of one run."""
-    size = sum(channel.size for channel in channels)
-    chex.assert_shape(realisation.levels, (None, size), custom_message="a drift sample has the channels of one task")
-    segments = realisation.levels.shape[0] - 1
-    segment, phase = clock(step, total, segments)
-    start, end = realisation.levels[segment], realisation.levels[segment + 1]
-    stops = np.cumsum([channel.size for channel in channels])
+def _value(channels: Channels, entry: Pattern, sample: Realisation, step: Array, timeline: Timeline) -> Array:
+    """Drift values (D,) float32 of one pattern in task units at one step of one run."""
+    segment, phase = timeline.at(step, sample.times, jumps=entry.jumps)
+    start, end, progress = sample.levels[segment], sample.levels[segment + 1], timeline.progress(step)
+    parts, stop = [jnp.zeros(0)], 0
+    for channel in channels:
+        at = slice(stop, stop := stop + channel.size)
+        drawn = sample.directions[at], timeline.segments, progress, sample.noise[:, at]
+        parts.append(entry.value(channel, Leg(segment, phase, start[at], end[at], *drawn)))
+    value = jnp.concatenate(parts)
+    return jnp.where(step < timeline.start, sample.levels[0], value) if timeline.start else value
 
-    def evaluate(entry: Pattern) -> Array:
-        parts = [jnp.zeros(0)]
-        for channel, stop in zip(channels, stops, strict=True):
-            at = slice(stop - channel.size, stop)
-            leg = Leg(segment, phase, start[at], end[at], realisation.directions[at], segments)
-            parts.append(entry.value(channel, leg))
-        return jnp.concatenate(parts)
 
-    branches = [lambda entry=entry: evaluate(entry) for entry in patterns.values()]
-    return jax.lax.switch(jnp.asarray(pattern, jnp.int32), branches)
+def change_steps(channels: Channels, entry: Pattern, sample: Realisation, timeline: Timeline) -> Array:
+    """(K,) int32 vector steps at which the drift of a run changes under one pattern; empty if not stated.
+
+    With an onset the first of them is the onset, at which a pattern that does not begin at nominal jumps, or -1.
+    """
+    bounds = timeline.bounds(sample.times, jumps=entry.jumps)
+    times = jnp.zeros(0)
+    if entry.changes is not None:
+        times = jnp.asarray(entry.changes(sample, timeline.segments), jnp.float32)
+    whole = times.astype(jnp.int32)
+    length = bounds[whole + 1] - bounds[whole]
+    # The first step at or after the time; the factor covers rounding of the time.
+    steps = bounds[whole] + jnp.ceil((times - whole) * length * (1.0 - 1e-6)).astype(jnp.int32)
+    if not timeline.start:
+        return steps
+    begin, spans = jnp.int32(timeline.start), per_coordinate(channels, lambda channel: channel.high - channel.low)
+    jumps = jnp.any(jnp.abs(_value(channels, entry, sample, begin, timeline) - sample.levels[0]) > 1e-6 * spans)
+    return jnp.append(jnp.where(jumps, begin, -1), steps)
+
+
+def jump_steps(channels: Channels, entry: Pattern, sample: Realisation, timeline: Timeline) -> Array:
+    """The `change_steps` at which the drift jumps: all of a pattern that jumps, of others only the onset."""
+    steps = change_steps(channels, entry, sample, timeline)
+    return steps if entry.jumps else steps[: timeline.start > 0]
 
 
 def truth(
@@ -142,22 +131,29 @@ def truth(
     pattern: Array | int,
     realisation: Realisation,
     step: Array | int,
-    total: Array | int,
+    timeline: Timeline,
     patterns: Patterns = PATTERNS,
 ) -> DriftTruth:
-    """Drift at ``step`` of ``total``, and its change since the step before.
+    """Drift at ``step`` of a run, and its change since the step before.
 
     ``pattern``, a () int32 index into ``patterns``, may be traced. ``change`` is the Euclidean norm over coordinates of
     (value now - value one step before) / (high - low), 0 at step 0. It is a difference of float32 values: a gradual
     drift slower than 1e-5 of the range per step is reported to about 1 %. ``is_change_point`` is true at the stated
-    changes of patterns that jump.
+    changes of patterns that jump, and at an onset at which the drift jumps.
     """
-    step = jnp.asarray(step, jnp.int32)
-    now, before = (_at(channels, pattern, realisation, at, total, patterns) for at in (step, step - 1))
+    size = sum(channel.size for channel in channels)
+    chex.assert_shape(realisation.levels, (None, size), custom_message="a drift sample has the channels of one task")
+    step, pattern = jnp.asarray(step, jnp.int32), jnp.asarray(pattern, jnp.int32)
+
+    def value(at: Array) -> Array:
+        branches = [partial(_value, channels, entry, realisation, at, timeline) for entry in patterns.values()]
+        return jax.lax.switch(pattern, branches)
+
+    now, before = value(step), value(step - 1)
     spans = per_coordinate(channels, lambda channel: channel.high - channel.low)
     change = jnp.sqrt(jnp.sum(((now - before) / spans) ** 2))
-    starts = [jnp.any(entry.change_steps(realisation, total) == step) & entry.jumps for entry in patterns.values()]
-    return DriftTruth(now, change, jnp.stack(starts)[pattern])
+    jumps = [jnp.any(jump_steps(channels, entry, realisation, timeline) == step) for entry in patterns.values()]
+    return DriftTruth(now, change, jnp.stack(jumps)[pattern])
 
 
 def normalised(channels: Channels, values: Array) -> Array:

@@ -16,15 +16,23 @@ from envs.core import Channel
 Array = jax.Array
 
 
+POINTS = 500  # evenly spaced points of a drawn path, between which it is a straight line
+_CORRELATION = 0.1  # time in which the correlation of `ou` falls to 1 / e, share of the part with drift
+_SPREAD = 0.2  # stationary standard deviation of `ou`, share of the range
+_WANDER = 1.0  # standard deviation of `walk` over the part with drift, before reflections, share of the range
+
+
 class Realisation(NamedTuple):
     """Drift sample of one run, used by every pattern; batched along a leading axis."""
 
     levels: Array  # (segments + 1, D) float32, s_k or P_k per coordinate; row 0 is nominal
     directions: Array  # (D,) float32, unit vector of a planar channel's ramp; 0 for scalars
+    times: Array  # (segments,) float32 in [0, 1), of random changes, see `Timeline.bounds`
+    noise: Array  # (POINTS, D) float32, independent standard normal numbers
 
 
 class Leg(NamedTuple):
-    """Position within the run, and the values drawn for this segment and channel of size C."""
+    """Position within the part of a run with drift, and the values drawn for this segment and channel of size C."""
 
     segment: Array  # () int32, k
     phase: Array  # () float32 in [0, 1], local phase tau
@@ -32,6 +40,8 @@ class Leg(NamedTuple):
     end: Array  # (C,) float32, s_{k+1} or P_{k+1}
     direction: Array  # (C,) float32, unit vector of a planar channel; 0 for a scalar one
     segments: int
+    progress: Array  # () float32 in [0, 1], share of the steps with drift that have passed
+    noise: Array  # (POINTS, C) float32, independent standard normal numbers of the run
 
 
 class Pattern(NamedTuple):
@@ -46,14 +56,6 @@ class Pattern(NamedTuple):
     holds: bool = False  # the value is constant between jumps, so that recovery times are defined
     in_all: bool = True  # part of `--patterns all`
     changes: Callable[[Realisation, int], Any] | None = None
-
-    def change_steps(self, sample: Realisation, total: Array | int) -> Array:
-        """(K,) int32 vector steps, of ``total``, at which the drift of a run changes; empty if not stated."""
-        segments = sample.levels.shape[0] - 1
-        times = jnp.zeros(0) if self.changes is None else jnp.asarray(self.changes(sample, segments), jnp.float32)
-        whole, length = times.astype(jnp.int32), total // segments
-        # The first step at or after the time; the factor covers rounding of the time.
-        return whole * length + jnp.ceil((times - whole) * length * (1.0 - 1e-6)).astype(jnp.int32)
 
     @property
     def summary(self) -> str:
@@ -147,6 +149,45 @@ def mixed_release(channel: Channel, leg: Leg) -> Array:
     return jnp.where(leg.segment == 0, steady(channel, leg), value)
 
 
+def _range(channel: Channel) -> tuple[float, float]:
+    """Bounds of every coordinate: the range, or the square inside the disc of a planar channel."""
+    scale = 2.0**-0.5 if channel.kind == "planar" else 1.0
+    return scale * channel.low, scale * channel.high
+
+
+def _along(path: Array, progress: Array) -> Array:
+    """Point (C,) of a path (POINTS + 1, C) after a share of its length."""
+    at = progress * POINTS
+    point = jnp.minimum(at.astype(jnp.int32), POINTS - 1)
+    return path[point] + (at - point) * (path[point + 1] - path[point])
+
+
+def ou(channel: Channel, leg: Leg) -> Array:
+    """Ornstein-Uhlenbeck process about the middle of the range, from nominal.
+
+    In shares of the part with drift the correlation time is 0.1; the stationary standard deviation is 0.2 of the range,
+    at whose bounds the value is cut (2.5 standard deviations, which lowers it by 1 %). Planar: both coordinates, in the
+    square inside the disc. Exact at 501 points (Uhlenbeck and Ornstein 1930).
+    """
+    low, high = _range(channel)
+    decay = jnp.exp(-jnp.arange(POINTS + 1) / (POINTS * _CORRELATION))[:, None]
+    kicks = jnp.cumsum(leg.noise / decay[1:], 0) * _SPREAD * (high - low) * jnp.sqrt(1.0 - decay[1, 0] ** 2)
+    path = decay * (channel.nominal - (low + high) / 2.0 + jnp.pad(kicks, ((1, 0), (0, 0))))
+    return jnp.clip((low + high) / 2.0 + _along(path, leg.progress), low, high)
+
+
+def walk(channel: Channel, leg: Leg) -> Array:
+    """Random walk from nominal, reflected at the bounds of the range.
+
+    Its standard deviation over the part with drift is one range, before reflections. Planar: both coordinates, in the
+    square inside the disc. Straight lines between 501 points.
+    """
+    low, high = _range(channel)
+    path = jnp.pad(jnp.cumsum(leg.noise, 0), ((1, 0), (0, 0))) * _WANDER / POINTS**0.5
+    place = (channel.nominal - low) / (high - low) + _along(path, leg.progress)
+    return low + (high - low) * (1.0 - jnp.abs(1.0 - place % 2.0))
+
+
 # Read whenever a program is traced, so patterns may be appended at any time; programs compiled before do not have them.
 PATTERNS: dict[str, Pattern] = {
     "steady": Pattern(steady, jumps=False, changes=segment_starts),
@@ -156,6 +197,8 @@ PATTERNS: dict[str, Pattern] = {
     "mixed": Pattern(mixed, jumps=True, changes=segment_starts),
     "sawtooth": Pattern(sawtooth, jumps=True, in_all=False, changes=segment_starts),
     "mixed_release": Pattern(mixed_release, jumps=True, in_all=False, changes=segment_starts),
+    "ou": Pattern(ou, jumps=False, in_all=False),
+    "walk": Pattern(walk, jumps=False, in_all=False),
 }
 
 

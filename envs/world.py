@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import chex
@@ -11,17 +12,32 @@ import numpy as np
 
 from aesjax.registry import lookup
 from envs.core import Mask, Step, Task, step_with_keys
-from envs.drift import DriftData, DriftTruth, Realisation, change_points, draw, normalised, per_coordinate, truth
+from envs.drift import (
+    DriftData,
+    DriftTruth,
+    change_steps,
+    draw,
+    jump_steps,
+    normalised,
+    per_coordinate,
+    truth,
+)
 from envs.patterns import PATTERNS, Pattern, pattern_index
+from envs.timeline import EVEN, Timeline
 
 Array = jax.Array
 
 
+#: Additional observations, a reference and not a method: the drift values in force, or whether they changed just now.
+OBSERVED = DRIFT, CHANGE = "drift", "change"
+NOTICE = 0.02  # share of the run after a change during which it is observed
+
+
 class Revealed(NamedTuple):
-    """Parameters of a task with the drift values that a learner observes."""
+    """Parameters of a task with the facts of the drift that a learner observes."""
 
     params: Any
-    drift: Array  # (D,) float32, normalised
+    facts: Array  # (D,) float32, normalised drift values, or (1,), 1 after a change
 
 
 @dataclass(frozen=True)
@@ -31,19 +47,23 @@ class World:
     task: Task
     total: int  # vector steps of a run, a multiple of segments
     segments: int = 5
-    observe: str | None = None  # "drift" appends the drift values in force to observations; a reference, not a method
+    observe: str | None = None  # of `OBSERVED`, appended to observations
     patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)  # by index in the drift of a run
+    onset: float = 0.0  # share of the run before the drift
+    changes: str = EVEN  # lengths of the segments, see `Timeline`
+    timeline: Timeline = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        change_points(self.total, self.segments)
+        timeline = Timeline(self.total, self.segments, self.onset, self.changes)
+        object.__setattr__(self, "timeline", timeline)
         for channel in self.task.channels:
             if not channel.low <= channel.nominal <= channel.high or channel.low == channel.high:
                 raise ValueError(
                     f"channel '{channel.name}' of task '{self.name}' needs low < high and its nominal value between "
                     f"them; got low {channel.low:g}, high {channel.high:g}, nominal {channel.nominal:g}"
                 )
-        if self.observe not in (None, "drift"):
-            raise ValueError(f"observe must be 'drift'; got '{self.observe}'")
+        if self.observe not in (None, *OBSERVED):
+            raise ValueError(f"observe must be 'drift' or 'change'; got '{self.observe}'")
         if self.observe and not self.task.channels:
             raise ValueError(f"task '{self.name}' has no drift channel, so there is no drift to observe")
 
@@ -53,8 +73,8 @@ class World:
 
     @property
     def obs_size(self) -> int:
-        drift = sum(channel.size for channel in self.task.channels) if self.observe else 0
-        return self.task.env.spec.obs_size + drift
+        facts = {DRIFT: sum(channel.size for channel in self.task.channels), CHANGE: 1}
+        return self.task.env.spec.obs_size + facts.get(self.observe or "", 0)
 
     @property
     def action_size(self) -> int:
@@ -89,17 +109,34 @@ class World:
             raise ValueError(f"drift of task '{self.name}' is {len(names)} numbers ({', '.join(names)}); got {values}")
         # Equal levels in a pattern that depends on them alone.
         levels = jnp.tile(jnp.asarray(held), (self.segments + 1, 1))
-        return DriftData(self._index("abrupt"), Realisation(levels, jnp.zeros(len(names))))
+        return DriftData(self._index("abrupt"), draw(self.task, 0, self.segments)._replace(levels=levels))
 
     def truth(self, drift: DriftData, step: Array | int) -> DriftTruth:
         """Drift at vector step ``step`` (), not for learners."""
-        return truth(self.task.channels, *drift, step, self.total, self.patterns)
+        return truth(self.task.channels, *drift, step, self.timeline, self.patterns)
 
     def path(self, drift: DriftData, steps: Array) -> tuple[Array, Array]:
         """Drift values (n, D) in force at vector steps (n,) and the size (n,) of their change, in ranges."""
         chex.assert_rank(steps, 1, custom_message="steps of World.path: (n,) vector steps")
         now = jax.vmap(lambda step: self.truth(drift, step))(steps)
         return now.values, now.change
+
+    def notice(self, drift: DriftData, steps: Array) -> Array | None:
+        """1 where the drift jumped at vector steps (n,) or shortly before, for `NOTICE` of the run, else 0; (n, 1).
+
+        None if changes are not observed.
+        """
+        if self.observe != CHANGE:
+            return None
+        duration = max(1, round(NOTICE * self.total))
+
+        def noticed(pattern: Pattern) -> Array:
+            jumps = jump_steps(self.task.channels, pattern, drift.realisation, self.timeline)
+            ago = steps[:, None] - jumps[None]
+            return jnp.any((jumps >= 0)[None] & (ago >= 0) & (ago < duration), axis=1, keepdims=True)
+
+        branches = [partial(noticed, pattern) for pattern in self.patterns.values()]
+        return jax.lax.switch(drift.pattern, branches).astype(jnp.float32)
 
     def elsewhere(self, drift: DriftData, step: Array) -> dict[str, Array]:
         """Drift values (D,) by name that are not in force at vector step ``step`` ().
@@ -110,7 +147,7 @@ class World:
         """
 
         def around(pattern: Pattern) -> tuple[Array, Array]:
-            changes = pattern.change_steps(drift.realisation, self.total)
+            changes = change_steps(self.task.channels, pattern, drift.realisation, self.timeline)
             last = jnp.max(changes, initial=0, where=changes <= step)
             return last, jnp.min(changes, initial=self.total, where=changes > step)
 
@@ -137,29 +174,32 @@ class World:
         half = per_coordinate(channels, lambda channel: (channel.high - channel.low) / 2.0)
         return jnp.sqrt(jnp.sum(((values - nominal) / half) ** 2))
 
-    def params_of(self, values: Array) -> Any:
-        """Parameters of the task under drift values (D,)."""
+    def params_of(self, values: Array, notice: Array | None = None) -> Any:
+        """Parameters of the task under drift values (D,), with the `notice` (1,) of a change; None: there was none."""
         size = sum(channel.size for channel in self.task.channels)
         chex.assert_shape(values, (size,), custom_message=f"drift values of task '{self.name}', by channel")
         params = self.task.apply_drift(self.task.params, values)
+        if self.observe == CHANGE:
+            return Revealed(params, jnp.zeros(1) if notice is None else notice)
         return Revealed(params, normalised(self.task.channels, values)) if self.observe else params
 
     def seen(self, obs: Array, params: Any) -> Array:
-        """Observations (N, S) with the drift of ``params`` appended; an older appended drift is replaced.
+        """Observations (N, S) with the facts of ``params`` appended; older appended facts are replaced.
 
         Args:
-          obs: (N, O) of the task, or (N, S) under other drift values.
+          obs: (N, O) of the task, or (N, S) under another drift.
           params: as returned by `params_of`.
         """
         if not self.observe:
             return obs
         own = obs[:, : self.task.env.spec.obs_size]
-        drift = jnp.broadcast_to(params.drift, (own.shape[0], params.drift.shape[-1]))
-        return jnp.concatenate([own, drift], axis=1)
+        facts = jnp.broadcast_to(params.facts, (own.shape[0], params.facts.shape[-1]))
+        return jnp.concatenate([own, facts], axis=1)
 
     def params_at(self, drift: DriftData, step: Array | int) -> Any:
         """Parameters of the task at vector step ``step`` ()."""
-        return self.params_of(self.truth(drift, step).values)
+        notice = self.notice(drift, jnp.atleast_1d(step))
+        return self.params_of(self.truth(drift, step).values, None if notice is None else notice[0])
 
     def reset(self, key: Array, num: int, params: Any) -> tuple[Array, Any]:
         """Observations (num, S) and states of ``num`` new episodes."""
@@ -231,6 +271,8 @@ class Drifting:
     drift_seed: int = 0
     segments: int = 5
     num_envs: int = 1  # N
+    onset: float = 0.0
+    changes: str = EVEN
     world: World = field(init=False, repr=False, compare=False)
     drift: DriftData = field(init=False, repr=False, compare=False)
 
@@ -238,7 +280,8 @@ class Drifting:
         pattern_index(self.pattern)
         if self.num_envs < 1 or self.total_steps % self.num_envs:
             raise ValueError(f"total_steps must be a multiple of num_envs = {self.num_envs}; got {self.total_steps}")
-        world = World(self.task, self.total_steps // self.num_envs, self.segments)
+        total, times = self.total_steps // self.num_envs, {"onset": self.onset, "changes": self.changes}
+        world = World(self.task, total, self.segments, **times)
         object.__setattr__(self, "world", world)
         object.__setattr__(self, "drift", world.drift(self.pattern, self.drift_seed))
 

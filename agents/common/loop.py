@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -247,7 +248,8 @@ class Loop:
         # Keyed by evaluation index, because vector steps differ with num_envs.
         key = jax.random.fold_in(key, step // self.config.interval)
         values, _ = world.path(run.drift, step[None])
-        params = world.params_of(values[0])
+        params_of = partial(world.params_of, notice=world.notice(run.drift, step))
+        params = params_of(values[0])
 
         def policy(obs: Array, key: Array) -> Array:
             return self.carrier.act_deterministic(state.agent, obs)
@@ -257,7 +259,7 @@ class Loop:
 
         def mean_return(values: Array) -> Array:
             again = jax.random.wrap_key_data(words)
-            return jnp.mean(episode_returns(world, policy, world.params_of(values), again, episodes))
+            return jnp.mean(episode_returns(world, policy, params_of(values), again, episodes))
 
         returns = episode_returns(world, policy, params, key, episodes)
         others = {}

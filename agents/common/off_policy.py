@@ -63,7 +63,7 @@ class OffPolicy(Loop):
         steps = step + jnp.arange(interval, dtype=jnp.int32)
         key = stream(jax.random.key(run.seed), "train")
         words = loop.step_keys(key, steps, 6 if state.model is None else 7)
-        inputs = (steps, words, *self.world.path(run.drift, steps))
+        inputs = (steps, words, *self.world.path(run.drift, steps), self.world.notice(run.drift, steps))
         if refreshes:
             length = next(n for n in range(_BLOCK, 0, -1) if interval % n == 0)
             state, (logs, measured, learned), more = loop.in_parts(self.block, length)(state, run, key, *inputs)
@@ -88,9 +88,11 @@ class OffPolicy(Loop):
         state, refreshes = adapting.refresh(state, self.carrier, self.carrier.init, last, look)
         return state, outputs, refreshes
 
-    def step(self, state: RunState, run: Run, step: Array, words: Array, values: Array, change: Array) -> Any:
+    def step(
+        self, state: RunState, run: Run, step: Array, words: Array, values: Array, change: Array, notice: Any
+    ) -> Any:
         """One vector step: act, step, store, learn, schedule."""
-        keys, params = jax.random.wrap_key_data(words), self.world.params_of(values)
+        keys, params = jax.random.wrap_key_data(words), self.world.params_of(values, notice)
         key_random, key_policy, key_env = keys[:3]
         state = state._replace(obs=self.world.seen(state.obs, params))
         action = self.act(state, step, key_random, key_policy)

@@ -68,7 +68,9 @@ class OnPolicy(Loop):
         """Run one training interval from vector step ``step`` on, and return its metrics."""
         config, steps = self.carrier.config, step + jnp.arange(self.config.interval, dtype=jnp.int32)
         key = stream(jax.random.key(run.seed), "train")
-        inputs = (steps, loop.step_keys(key, steps, 2), *self.world.path(run.drift, steps))
+        values, changes = self.world.path(run.drift, steps)
+        words, notice = loop.step_keys(key, steps, 2), self.world.notice(run.drift, steps)
+        inputs = steps, changes, words, values, notice
         state, (logs, measured), more = loop.in_parts(self.rollout, config.rollout)(state, run, key, *inputs)
         updates = jnp.float32(config.epochs * config.minibatches * (self.config.interval // config.rollout))
         metrics = self.metrics(state, jax.tree.map(jnp.sum, logs), updates, measured)
@@ -76,21 +78,19 @@ class OnPolicy(Loop):
         entropy = self.carrier.entropy(state.agent, state.obs, key_entropy)
         return state, metrics | more | {"policy_entropy": entropy}
 
-    def rollout(
-        self, state: RunState, run: Run, key: Array, steps: Array, words: Array, values: Array, changes: Array
-    ) -> Any:
+    def rollout(self, state: RunState, run: Run, key: Array, steps: Array, changes: Array, *inputs: Any) -> Any:
         """Collect one rollout, learn from it, then apply a due refresh of parameters."""
-        state, (rollout, finished) = jax.lax.scan(lambda state, at: self.step(state, run, *at), state, (words, values))
+        state, (rollout, finished) = jax.lax.scan(lambda state, at: self.step(state, run, *at), state, inputs)
         state, (logs, measured) = self.learn(state, run, key, steps[-1], rollout, jnp.sum(changes))
         seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
         last = jax.random.fold_in(key, steps[-1])
         state, more = adapting.refresh(state, self.carrier, self.new_agent, last, lambda key: seen)
         return state, (jax.tree.map(jnp.sum, finished) | logs, measured), more
 
-    def step(self, state: RunState, run: Run, words: Array, values: Array) -> Any:
+    def step(self, state: RunState, run: Run, words: Array, values: Array, notice: Any) -> Any:
         """One vector step: act, step, store."""
         key_policy, key_env = jax.random.wrap_key_data(words)
-        mask, params = self.world.mask(state.env), self.world.params_of(values)
+        mask, params = self.world.mask(state.env), self.world.params_of(values, notice)
         state = state._replace(obs=self.world.seen(state.obs, params))
         agent, seen = self.carrier.observe(state.agent, state.obs, None if mask is None else mask.live)
         action = self.carrier.act(agent, seen, key_policy)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from envs.adapters.imported import RANGES, Apply, Library, imported, innermost
 from envs.core import Task, check_unmasked, sound
 from envs.physics.fields import Factor, Field
+from envs.timeline import EVEN
 from envs.world import Drifting
 
 try:
@@ -90,6 +91,8 @@ def to_brax(
     segments: int = 5,
     num_envs: int = 1,
     truncate: bool = True,
+    onset: float = 0.0,
+    changes: str = EVEN,
 ) -> DriftingBraxEnv:
     """A drifting task as a Brax environment with one copy, to be batched by Brax's wrappers.
 
@@ -102,6 +105,7 @@ def to_brax(
       num_envs: planned number of copies. The clock of each copy runs for ``total_steps / num_envs`` steps.
       truncate: whether the task's time limit ends episodes; ``False`` leaves that to Brax's EpisodeWrapper, which
         flags truncations correctly (``episode_length=task.env.spec.time_limit``).
+      onset, changes: begin of the drift and lengths of its segments, see `envs.timeline.Timeline`.
 
     Raises:
       UnknownNameError, ValueError: an unknown pattern or an invalid number.
@@ -109,7 +113,8 @@ def to_brax(
     check_unmasked(task, "Brax")
     if not truncate and hasattr(task.env, "faults"):
         raise ValueError(f"task '{task.name}' truncates failed simulations, so truncate must be True; got False")
-    return DriftingBraxEnv(Drifting(task, pattern, total_steps, drift_seed, segments, num_envs), truncate)
+    drifting = Drifting(task, pattern, total_steps, drift_seed, segments, num_envs, onset, changes)
+    return DriftingBraxEnv(drifting, truncate)
 
 
 _BRAX = Library("Brax", (AutoResetWrapper, DomainRandomizationVmapWrapper, EpisodeWrapper, VmapWrapper), "sys")

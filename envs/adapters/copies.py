@@ -20,6 +20,7 @@ from envs import make
 from envs.adopt import trying
 from envs.core import Task, autoreset_step, check_unmasked, sound
 from envs.render import Renderer
+from envs.timeline import EVEN
 from envs.world import DriftData, World
 
 DRIFT_STEPS = 1_000_000
@@ -280,6 +281,8 @@ def copies_of(
     autoreset_mode: AutoresetMode | None,
     drift_seed: int = 0,
     segments: int = 5,
+    onset: float = 0.0,
+    changes: str = EVEN,
     drift: Any = None,
     render_mode: str | None = None,
     **options: Any,
@@ -296,7 +299,7 @@ def copies_of(
     elif options:
         raise ValueError(f"options are those of a task given by name; got a Task and {', '.join(options)}")
     check_unmasked(task, "Gymnasium's interface")
-    world = World(task, drift_steps, segments)
+    world = World(task, drift_steps, segments, onset=onset, changes=changes)
     clocked = world.drift(pattern, drift_seed)
     in_force = clocked if drift is None else world.held(drift)
     return Copies(_Program(world), in_force, num_envs, autoreset_mode, render_mode)

@@ -17,6 +17,7 @@ from gymnasium.vector.utils import batch_space
 from envs import PATTERNS, TASKS
 from envs.adapters.copies import DRIFT_STEPS, Compared, Copies, Parallel, copies_of, spaces_of
 from envs.core import Task
+from envs.timeline import EVEN
 
 _METADATA = {"render_modes": ["rgb_array"], "render_fps": 30}
 
@@ -53,6 +54,8 @@ class DriftingVectorEnv(Parallel, gymnasium.vector.VectorEnv):
         num_envs: int = 1,
         drift_seed: int = 0,
         segments: int = 5,
+        onset: float = 0.0,
+        changes: str = EVEN,
         drift: Sequence[float] | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         render_mode: str | None = None,
@@ -63,6 +66,7 @@ class DriftingVectorEnv(Parallel, gymnasium.vector.VectorEnv):
         Args:
           task: name, built with ``options`` by `envs.make`, or a Task.
           drift_steps: horizon of the drift in vector steps, a multiple of ``segments``.
+          onset, changes: begin of the drift and lengths of its segments, see `envs.timeline.Timeline`.
           drift: constant values (D,) instead of the pattern, for evaluations.
           autoreset_mode: Gymnasium's. ``SAME_STEP`` resets a copy in the step that ends its episode, ``NEXT_STEP`` in
             place of the step after, ``DISABLED`` leaves it to ``reset(options={"reset_mask": ...})``.
@@ -74,7 +78,8 @@ class DriftingVectorEnv(Parallel, gymnasium.vector.VectorEnv):
         known = [mode.value for mode in AutoresetMode]
         if not isinstance(autoreset_mode, AutoresetMode) and autoreset_mode not in known:
             raise ValueError(f"autoreset_mode must be one of {', '.join(known)}; got {autoreset_mode!r}")
-        options |= {"drift_seed": drift_seed, "segments": segments, "drift": drift, "render_mode": render_mode}
+        options |= {"drift_seed": drift_seed, "segments": segments, "onset": onset, "changes": changes}
+        options |= {"drift": drift, "render_mode": render_mode}
         self._around(copies_of(task, pattern, drift_steps, num_envs, AutoresetMode(autoreset_mode), **options))
 
     def _around(self, copies: Copies) -> Self:

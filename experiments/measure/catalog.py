@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.measure.curves import Value, auc, final_return, later_return, nan_mean
+from experiments.measure.curves import Value, auc, final_return, later_return, mean_return, nan_mean
 from experiments.measure.metrics import UNCLEAR, nauc_task
 from experiments.measure.recovery import null_recovery, recovery, recovery_robust
 from experiments.measure.runs import StudyRun
@@ -118,7 +118,7 @@ NEEDS = ("floor", "steady", "reference", "changes", "recovery")
 
 
 def _sum_of_changes(segments: float) -> float:
-    """Largest sum of times after the changes, as a share of the horizon."""
+    """Largest sum of times after the changes, as a share of the time with drift."""
     return 1.0 if isinf(segments) else (segments - 1) / segments
 
 
@@ -141,8 +141,8 @@ _LEVEL, _STEADY_LEVEL = "level_not_above_floor", "steady_not_above_floor"
 
 _ROWS = (
     _row("auc", lambda run: auc(run.curve)),
-    _return("mean_return", lambda run: run.mean, order=1, versus=True, verdict=FALLBACK, recorded=True, short="return",
-            words="mean return"),
+    _return("mean_return", lambda run: mean_return(run.curve), order=1, versus=True, verdict=FALLBACK, recorded=True,
+            short="return", words="mean return"),
     _return("final_return", lambda run: final_return(run.curve), order=3, verdict=TABLE, recorded=True,
             words="final return"),
     Metric("nauc_task", lambda run: run.nauc(corrected=False), ("reference",), denominator="reference",

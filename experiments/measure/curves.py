@@ -33,6 +33,7 @@ class Curve:
     steps: np.ndarray  # (m,) float64, environment steps
     returns: np.ndarray  # (m,) float64, mean undiscounted evaluation return
     horizon: float  # T, environment steps
+    onset: float = 0.0  # environment step at which the drift begins
     diverged: bool = field(init=False, default=False)
 
     def __post_init__(self):
@@ -54,21 +55,29 @@ class Curve:
             raise IncompleteRunError(f"{text} ({gap:g}) early")
 
 
-def auc(curve: Curve) -> float:
-    """Area under the curve over exactly [0, T], reward * environment steps; NaN for a diverged run.
+def auc(curve: Curve, start: float = 0.0) -> float:
+    """Area under the curve over exactly [start, T], reward * environment steps; NaN for a diverged run.
 
     Trapezoid; constant to the left of the first and to the right of the last evaluation.
     """
     if curve.diverged:
         return float("nan")
     t, r = curve.steps, curve.returns
+    if start > t[0]:
+        later = t > start
+        t, r = np.append(start, t[later]), np.append(np.interp(start, t, r), r[later])
     inside = np.sum(np.diff(t) * (r[1:] + r[:-1])) / 2.0
-    return float(inside + t[0] * r[0] + (curve.horizon - t[-1]) * r[-1])
+    return float(inside + (t[0] - start) * r[0] + (curve.horizon - t[-1]) * r[-1])
 
 
 def mean_return(curve: Curve) -> float:
     """``auc(curve) / T``: the return averaged over all of training, in units of return."""
     return auc(curve) / curve.horizon
+
+
+def drift_return(curve: Curve) -> float:
+    """Return averaged over the training from the onset of the drift on, ``mean_return`` without an onset."""
+    return auc(curve, curve.onset) / (curve.horizon - curve.onset)
 
 
 def final_return(curve: Curve, share: float = 0.1) -> float:

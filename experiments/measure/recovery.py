@@ -16,7 +16,7 @@ Changes = Sequence[float] | np.ndarray  # (K,) change steps, increasing, inside 
 class Recovery:
     """Recovery of one run, one entry per change; all NaN/False for a diverged run."""
 
-    horizon: float  # T, environment steps
+    drifting: float  # environment steps from the onset of the drift on, T without an onset
     level: np.ndarray  # (K,) return to regain
     threshold: np.ndarray  # (K,) return that counts as regained
     duration: np.ndarray  # (K,) environment steps: time to recovery, or the complete window if censored
@@ -25,9 +25,9 @@ class Recovery:
 
     @property
     def total(self) -> float:
-        """Sum of the applicable durations over T: the paper's formula, restricted and hence a lower bound."""
+        """Sum of the applicable durations over the time with drift, a lower bound: the paper's formula."""
         applies = self.applicable
-        return float(np.sum(self.duration[applies])) / self.horizon if np.any(applies) else float("nan")
+        return float(np.sum(self.duration[applies])) / self.drifting if np.any(applies) else float("nan")
 
     @property
     def recovered_fraction(self) -> float:
@@ -85,9 +85,10 @@ def _timed(
     ``thresholds``: per change one return, or one for every evaluation of its window.
     """
     changes, ends, windows = _windows(curve, changes)
+    drifting = curve.horizon - curve.onset
     if curve.diverged:
         nan, no = np.full(len(changes), np.nan), np.zeros(len(changes), bool)
-        return Recovery(curve.horizon, nan, nan, nan, no, no)
+        return Recovery(drifting, nan, nan, nan, no, no)
     duration, recovered = ends - changes, np.zeros(len(changes), bool)
     for i, window in enumerate(windows):
         last = max(len(window) - k + 1, 0) if applies[i] else 0
@@ -96,7 +97,7 @@ def _timed(
                 duration[i], recovered[i] = curve.steps[j] - changes[i], True
                 break
     first = np.array([np.ravel(theta)[0] for theta in thresholds])
-    return Recovery(curve.horizon, level, first, np.where(applies, duration, np.nan), recovered, applies)
+    return Recovery(drifting, level, first, np.where(applies, duration, np.nan), recovered, applies)
 
 
 def levels(curve: Curve, changes: Changes, w: int = 5) -> np.ndarray:
@@ -168,10 +169,10 @@ def expected_null_wait(window: int) -> float:
 
 
 def null_recovery(curve: Curve, changes: Changes) -> float:
-    """Expected raw ``recovery`` (share of T, all changes) if no change had an effect.
+    """Expected raw ``recovery`` (share of the time with drift, all changes) if no change had an effect.
 
     From the formula on this curve's grid; ``recovery`` of a Steady curve is the measured counterpart, which
     also contains the trend of learning.
     """
     waits = [expected_null_wait(window.size) for window in _windows(curve, changes)[2]]
-    return float(sum(waits)) * float(np.median(np.diff(curve.steps))) / curve.horizon
+    return float(sum(waits)) * float(np.median(np.diff(curve.steps))) / (curve.horizon - curve.onset)

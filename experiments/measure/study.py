@@ -137,7 +137,7 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
 
     Args:
       curves: one row per evaluation.
-      config: ``steps`` (of all tasks or by task), ``segments``, ``methods`` (their definitions).
+      config: ``steps`` (of all tasks or by task), ``segments``, ``onset``, ``methods`` (their definitions).
       manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy), ``patterns`` and
         ``changes`` (environment steps by task, pattern and seed).
 
@@ -163,7 +163,9 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     for key, rows in ((RunKey(*name), rows.sort("step")) for name, rows in parts.items()):
         steps = rows["step"].to_numpy().astype(np.float64)
         logs = {c: rows[c].cast(float).fill_null(NAN).to_numpy() for c in columns if c in rows.columns}
-        curve, problem = _curve(key, steps, logs["return_mean"], _horizon(config, key.task), status.get(key, ""))
+        horizon = _horizon(config, key.task)
+        times = horizon, horizon * config.get("onset", 0.0)
+        curve, problem = _curve(key, steps, logs["return_mean"], times, status.get(key, ""))
         runs[key] = RecordedRun(key, curve, problem, steps, logs)
     for key in [key for key in status if key not in runs]:
         problem = "diverged" if status[key] == "diverged" else "missing"
@@ -242,11 +244,11 @@ def _grid(task: str, runs: Mapping[RunKey, RecordedRun]) -> np.ndarray:
     return np.array(max(counts, key=lambda steps: (counts[steps], len(steps)), default=()))
 
 
-def _curve(key, steps, returns, horizon, status) -> tuple[Curve | None, str]:
+def _curve(key, steps, returns, times, status) -> tuple[Curve | None, str]:
     if status == "diverged" or not np.all(np.isfinite(returns)):
         return None, "diverged"
     try:
-        return Curve(steps, returns, horizon), ""
+        return Curve(steps, returns, *times), ""
     except IncompleteRunError:
         return None, "incomplete"
     except ValueError as error:

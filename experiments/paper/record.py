@@ -7,7 +7,7 @@
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +29,8 @@ GRID = RESULTS / "grid"
 STUDIES, RUNS = "grid.json", "runs.parquet"
 NAN = float("nan")
 #: Fields that must agree before runs of two studies are compared, besides the settings of common carriers.
-_ALIKE = ("task", "preset", "steps", "horizon", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source",
-          "options")  # fmt: skip
+_ALIKE = ("task", "preset", "steps", "horizon", "evaluations", "episodes", "segments", "onset", "changes", "drift_seed",
+          "proxy", "source", "options")  # fmt: skip
 _SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
 _RUN = ("method", "pattern", "seed")
 _LABELS = ("study", "family", "task", "carrier", "method", "schedule", "variant", "pattern", "seed", "step")
@@ -180,6 +180,8 @@ def _study(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
         config[part] = config[part] | {"from": Path(config[part]["from"]).name}
     about = {name: manifest.get(name) for name in _ABOUT}
     about["command"] = re.sub(r"(?<= )/\S*/", "", about["command"] or "")  # without folders of this machine
+    if "changes" in manifest:  # of other patterns: where segments begin
+        about["changes"] = manifest["changes"]
     about["unfinished"] = [run for run in manifest.get("runs", ()) if run["status"] != "finished"]
     return {"config": config, **about}, results.rows(store.CURVES)
 
@@ -250,7 +252,8 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
     of, configs = [studies[name] for name, _ in group], [config for _, config in group]
     first, task = configs[0], configs[0]["task"]
     patterns = {name: facts for each in reversed(of) for name, facts in (each["patterns"] or {}).items()}
-    manifest = {"runs": unfinished, "floors": of[0]["floors"] or {}, "patterns": patterns}
+    changes = reduce(store.merged, (each.get("changes", {}) for each in of), {})
+    manifest = {"runs": unfinished, "floors": of[0]["floors"] or {}, "patterns": patterns, "changes": changes}
     rows = pl.concat(frames, how="diagonal_relaxed")
     study = load_study(rows, {**first, "merged": configs}, manifest)
     same = {

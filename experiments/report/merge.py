@@ -67,7 +67,7 @@ def join_studies(studies: Sequence[store.Results]) -> store.Results:
 def _shared(config: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a study that must be equal in a comparable ``other`` study."""
     if config["task"] != other["task"]:
-        return {name: config.get(name) for name in ("segments", "observe")}
+        return {name: config.get(name) for name in ("segments", "observe", "onset", "changes")}
     named = {name: {**config.get(name, {})} for name in ("settings", "outside")}  # of carriers and custom objects
     common = {n: {k: v for k, v in known.items() if k in other.get(n, {})} for n, known in named.items()}
     return {name: value for name, value in config.items() if name not in _OWN} | common

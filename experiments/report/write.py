@@ -136,7 +136,7 @@ def _page(
         forests=forests,
         looks=colours,
         seeds=study.seeds(),
-        segments=study.segments,
+        segments=1 if config.get("onset") else study.segments,
         groups=[
             *_profiles(study, strong or look.methods),
             *_groups(study, [*swept, *(Figure(plot, draw(plot, dpi)) for plot in plots)]),
@@ -213,7 +213,7 @@ def facts_of(study: RecordedStudy, config: Mapping[str, Any], manifest: Mapping[
     ranges = ", ".join(str(a) if a == b else f"{a}:{b}" for a, b in zip(first, last, strict=True))
     lines = [("task", ", ".join(sorted(study.horizons))), ("patterns", ", ".join(study.patterns))]
     lines += [("seeds", f"{ranges} ({len(seeds)})"), ("methods", ", ".join(study.methods()))]
-    lines += [("observations", f"with {OBSERVED}")] if config.get("observe") else []
+    lines += [("observations", f"with {OBSERVED[config['observe']]}")] if config.get("observe") else []
     lines += [("smallest window", line) for line in manifest.get("small_windows", [])]
     lines += [("tuned", line) for line in manifest.get("tuning", [])]
     for key, value in config.items():

@@ -124,6 +124,12 @@ class Study:
     """Episodes of an evaluation; by default the preset's."""
     segments: Number = None
     """Segments of a run, of equal length, at whose boundaries the paper's patterns change; by default the preset's."""
+    onset: Annotated[float, *_typed(_number(False), "SHARE")] = 0.0
+    """Share of the run before the drift begins; segments and patterns divide the rest. Metrics of the drift start
+    there."""
+    changes: Annotated[str, *_typed(str, "NAME")] = "even"
+    """Segments of patterns that jump: even, or random, with lengths drawn from the drift seed of which none is below a
+    quarter of the equal length."""
     until: Annotated[float, *_typed(_number(False), "SHARE")] = 1.0
     """Share of the run after which training ends; drift, replay and warm-up are those of the whole run."""
     sweep: Axes = ()
@@ -149,9 +155,10 @@ class Study:
     and fourth with wide ranges; Isaac: gravity, joint_damping (the default both); Gymnasium: any attribute of the
     environment that is a number, with its range; Playground: body_mass, joint_friction, geom_friction, gravity,
     actuator_gain, each optionally of one part (body_mass.pole_1). In Python also a mapping from names to ranges."""
-    observe: Annotated[str | None, *_typed(str, "drift")] = None
+    observe: Annotated[str | None, *_typed(str, "drift|change")] = None
     """drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 over
-    its range. A reference, neither a method nor an upper bound."""
+    its range. change: they observe a flag, 1 for 2 % of the run after a jump of the drift, else 0. References, neither
+    methods nor upper bounds."""
     timeout: Annotated[float | None, *SECONDS] = None
     """Seconds for a step of a bridged task's simulator; 120 by default."""
     controls_from: Folder = None

@@ -21,7 +21,7 @@ import polars as pl
 from aesjax.compiling import jit
 from agents.common.carrier import OnPolicyCarrier
 from agents.train import Learner
-from envs.drift import draw
+from envs.drift import change_steps, draw
 from experiments.study import store
 from experiments.study.config import StudyConfig
 from experiments.study.process import numerics
@@ -260,16 +260,16 @@ def changes_of(config: StudyConfig, learner: Learner) -> dict[str, dict[int, lis
     world, seeds = learner.world, [seed if config.drift_seed is None else config.drift_seed for seed in config.seeds]
 
     def steps_of(seed: jax.Array) -> dict[str, jax.Array]:
-        sample = draw(world.task, seed, world.segments)
-        return {name: world.patterns[name].change_steps(sample, world.total) for name in config.patterns}
+        sample, channels = draw(world.task, seed, world.segments), world.task.channels
+        return {n: change_steps(channels, world.patterns[n], sample, world.timeline) for n in config.patterns}
 
-    changes = {}
-    for name, steps in jit(jax.vmap(steps_of))(jnp.array(seeds, jnp.uint32)).items():
-        steps = learner.sizes.num_envs * np.asarray(steps, np.int64)
-        if not np.all(np.diff(steps, axis=1, prepend=0, append=config.whole) > 0):
-            raise ValueError(f"changes of pattern '{name}' must increase during a run; got steps {steps[0].tolist()}")
-        of_runs = [steps_of_run[steps_of_run < config.steps].tolist() for steps_of_run in steps]
-        changes[name] = dict(zip(config.seeds, of_runs, strict=True))
+    changes: dict[str, dict[int, list[int]]] = {name: {} for name in config.patterns}
+    for name, drawn in jit(jax.vmap(steps_of))(jnp.array(seeds, jnp.uint32)).items():
+        for seed, steps in zip(config.seeds, learner.sizes.num_envs * np.asarray(drawn, np.int64), strict=True):
+            steps = steps[1:] if config.onset and steps[0] < 0 else steps  # no jump at the onset
+            if not np.all(np.diff(steps, prepend=0, append=config.whole) > 0):
+                raise ValueError(f"changes of pattern '{name}' must increase during a run; got steps {steps.tolist()}")
+            changes[name][seed] = steps[steps < config.steps].tolist()
     return changes
 
 

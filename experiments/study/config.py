@@ -14,8 +14,10 @@ from aesjax.schedules import DriftProxy
 from aesjax.typed import Bounds, Count, require, several
 from agents import CarrierSpec
 from agents.train import ROLLOUT_ENVS, as_task, fit_rollout, sizes_of
-from envs.patterns import Pattern
+from envs.patterns import Pattern, segment_starts
 from envs.physics.channels import texts_of
+from envs.timeline import EVEN
+from envs.world import CHANGE, DRIFT, NOTICE
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset
 from experiments.study import store
@@ -24,8 +26,11 @@ from experiments.study.method import SOURCES, Method, code_of, find, single, sou
 from experiments.study.text import LARGEST_SEED, parse_names, parse_objects, parse_seeds, parse_sweep
 
 FORMAT = 4
-#: With `--observe drift`, in notes and reports.
-OBSERVED = "the true drift: a reference, neither a method nor an upper bound"
+#: With `--observe`, in notes and reports.
+OBSERVED = {
+    DRIFT: "the true drift: a reference, neither a method nor an upper bound",
+    CHANGE: f"for {100 * NOTICE:g} % of the run that the drift has jumped: a reference, not a method",
+}
 STEADY = "steady"  # the pattern without drift
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
 _BROUGHT: Mapping[str, Any] = {"compare": False, "repr": False, "metadata": {"json": False}}
@@ -70,7 +75,9 @@ class StudyConfig:
     controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: of initial agents: their folder, the SHA-256 of their files, and whether with their replays
     warm_start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    observe: str | None = None  # "drift": true drift values are part of the observations; a reference, not a method
+    observe: str | None = None  # facts of the drift that are part of the observations; a reference, not a method
+    onset: float = 0.0  # share of the run before the drift
+    changes: str = EVEN  # lengths of the segments of patterns that jump
     counterfactual: bool = False  # also evaluate under drift values that are not in force
     #: environment steps of the run whose beginning is trained; None: `steps`, all of it
     horizon: Count | None = None
@@ -104,6 +111,11 @@ class StudyConfig:
     def patterns_known(self) -> dict[str, Pattern]:
         """All patterns of its programs by name."""
         return {**envs.PATTERNS, **self.own_patterns}
+
+    def states_changes(self, known: Mapping[str, Pattern]) -> list[str]:
+        """Patterns of the study whose changes are not the boundaries of equal segments of the trained part."""
+        anywhere = self.onset > 0.0 or self.changes != EVEN or self.horizon is not None
+        return [name for name in self.patterns if anywhere or known[name].changes is not segment_starts]
 
     def envs_of(self, carrier: str) -> int:
         """Parallel environments of one carrier's runs."""
@@ -261,8 +273,8 @@ def configured(study: Any) -> StudyConfig:
     proxy = find("proxy", study.proxy)
     if study.source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{study.source}'")
-    if study.observe not in (None, "drift"):
-        raise ValueError(f"observe must be 'drift'; got '{study.observe}'")
+    if study.observe not in (None, *OBSERVED):
+        raise ValueError(f"observe must be 'drift' or 'change'; got '{study.observe}'")
     settings = {name: _settings(name, spec, sizes, study) for name, spec in carriers.items()}
     steps, settings = _sized(sizes, settings, carriers, study.steps)
     copies = math.lcm(*(own.num_envs for own in settings.values()))
@@ -296,6 +308,8 @@ def configured(study: Any) -> StudyConfig:
         controls=_record_of(methods, _path("controls_from", study.controls_from)),
         warm_start=_warm_start_of(study.start, tuple(carriers)),
         observe=study.observe,
+        onset=study.onset,
+        changes=study.changes,
         counterfactual=study.counterfactual,
         horizon=None if evaluations == sizes.evaluations else steps,
         block=_block(study.block),

@@ -19,7 +19,6 @@ from aesjax.types import Program
 from agents.common import LoopConfig
 from agents.common.episodes import random_returns
 from envs.adopt import trying
-from envs.patterns import segment_starts
 from envs.physics.host import Hosted, in_own_words
 from envs.world import World
 from experiments.study.checkpoint import changes_of
@@ -142,7 +141,7 @@ def optimum_of(world: World, config: StudyConfig) -> dict[str, dict[str, list[fl
     per_segment, rest = divmod(count, config.segments)
     offsets = {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}
     # Elsewhere the drift may change within what this grid takes for a segment.
-    regular = not rest and all(world.patterns[name].changes is segment_starts for name in config.patterns)
+    regular = not rest and not config.states_changes(world.patterns)
     numbers = [number for number in range(config.evaluations) if not regular or number % per_segment in offsets]
     interval = world.total // count
     knots = {number: number * interval for number in [*numbers, config.evaluations]}

@@ -413,7 +413,7 @@ class Plan:
             rows = [row for row in self.rows if row.carrier == carrier]
             learner = learner_of(
                 rows[0].method.carrier,
-                World(self.task, *sizes, config.observe, config.patterns_known),
+                World(self.task, *sizes, config.observe, config.patterns_known, config.onset, config.changes),
                 own.config,
                 own.base,
                 num_envs=own.num_envs,
@@ -453,7 +453,7 @@ class Plan:
         if STEADY not in config.patterns and not config.block:
             notes.append(f"without the pattern {STEADY} there will be no nAUC and no DropRatio; add it to --patterns")
         if config.observe:
-            notes.append(f"policy and critics observe {OBSERVED}")
+            notes.append(f"policy and critics observe {OBSERVED[config.observe]}")
         if note := getattr(self.task.env, "note", None):
             notes.append(note)
         for first, *others in _equal_rows(config):

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TextIO
 
 import polars as pl
 
-from envs.patterns import segment_starts
 from envs.physics.host import in_own_words
 from experiments.study import store
 from experiments.study.checkpoint import CheckpointError, changes_of, save_agents, save_snapshot, snapshots_at
@@ -120,8 +119,7 @@ def _facts(plan: Plan, prepared: Sequence[Prepared], simulator: Any) -> dict[str
     patterns = {name: plan.world.patterns[name] for name in config.patterns}
     begun = {ready.share.carrier: ready.warm.agents for ready in prepared if ready.warm is not None}
     changes = changes_of(config, prepared[0].share.learner)
-    if config.horizon is None:
-        changes = {name: changes[name] for name in patterns if patterns[name].changes is not segment_starts}
+    changes = {name: changes[name] for name in config.states_changes(patterns)}
     env: Any = plan.task.env  # `about` of a custom task may be anything
     some = {
         "small_windows": plan.small_windows,

@@ -3,7 +3,7 @@
 The agent's parameters, targets, optimiser moments, and running statistics of observations and rewards are used. All
 other state starts anew in every method: environments, replay, schedule, adaptations and the drift clock. One exception:
 `auto` starts from the entropy weight at the end of the agent's training, unless ``auto_initial`` is given. Agents that
-did not observe the drift are extended for ``observe="drift"``: see `widened`.
+did not observe the drift are extended for ``observe``: see `widened`.
 
 `export_agents` writes agents without their study and without Adam's state: one NumPy archive per carrier, with float32
 arrays under the paths of the agent's state and a leading axis over agents, and `warm.json` with their training
@@ -24,6 +24,7 @@ import numpy as np
 from aesjax.schedules import Schedule
 from agents import CarrierSpec
 from agents.train import Learner
+from envs.world import DRIFT
 from experiments.study import store
 from experiments.study.checkpoint import agent_like, load_agent
 from experiments.study.codec import Objects
@@ -68,14 +69,15 @@ def nature_of(share: Share) -> dict[str, Any]:
         "hyper": {k: float(v) for k, v in learner.spec.hyper(**config.settings[share.carrier].hyper)._asdict().items()},
     }
     if config.observe:
-        nature["observe"] = {c.name: [c.low, c.high] for c in task.channels}
+        ranges = {channel.name: [channel.low, channel.high] for channel in task.channels}
+        nature["observe"] = ranges if config.observe == DRIFT else {config.observe: [0, 1]}
     return json.loads(json.dumps(nature))
 
 
 def _misfit(carrier: CarrierSpec, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     """Text after "its agents" if required settings differ; only the new study may observe the drift."""
     if "observe" in theirs and "observe" not in ours:
-        return "observed the true drift, which this study does not (--observe drift)"
+        return f"observed {', '.join(theirs['observe'])} of the drift, which this study does not (--observe)"
     pairs = [(name, theirs.get(name), ours.get(name)) for name in _SAME if name != "observe" or name in theirs]
     for group in ("config", "hyper"):
         names = set(ours["config"]) if carrier.meaning is None else set(carrier.meaning)
@@ -180,7 +182,8 @@ def warm_of(share: Share, runs: Any) -> Warm | None:
     if misfit := _misfit(share.learner.spec, agents.nature, ours):
         raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' {misfit}")
     if "observe" in ours and "observe" not in agents.nature:
-        agents = widened(agents, like, carrier, sum(channel.size for channel in share.learner.world.task.channels))
+        facts = share.learner.world.obs_size - ours["observation_size"]
+        agents = widened(agents, like, carrier, facts)
     continued = any(map(_of_adam, agents.leaves))
     for name, leaf in like.items():
         found = agents.leaves.get(name)
@@ -219,8 +222,8 @@ def warm_of(share: Share, runs: Any) -> Warm | None:
     return Warm(runs._replace(schedules=tuple(schedules)), begin, found)
 
 
-def widened(agents: Agents, like: Mapping[str, Any], carrier: str, drift: int) -> Agents:
-    """Agents with ``drift`` additional observations, whose actions do not depend on them.
+def widened(agents: Agents, like: Mapping[str, Any], carrier: str, facts: int) -> Agents:
+    """Agents with ``facts`` additional observations, whose actions do not depend on them.
 
     The weights of the new inputs and their Adam moments are 0; their running statistics have mean 0 and variance 1.
     Observations are the first inputs of a network, and the last in MEow's flow.
@@ -232,8 +235,8 @@ def widened(agents: Agents, like: Mapping[str, Any], carrier: str, drift: int) -
     for name, leaf in agents.leaves.items():
         shape = like[name].shape if name in like else leaf.shape[1:]
         for axis, (ours, theirs) in enumerate(zip(shape, leaf.shape[1:], strict=False), start=1):
-            if ours == theirs + drift:
-                place = [theirs if carrier == "meow" else at] * drift
+            if ours == theirs + facts:
+                place = [theirs if carrier == "meow" else at] * facts
                 wider[name] = np.insert(leaf, place, float(name.endswith(".var")), axis=axis)
     return agents._replace(leaves=wider)
 

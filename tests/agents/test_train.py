@@ -122,7 +122,9 @@ def test_observed_drift_is_that_of_every_stored_transition_and_of_the_evaluation
             np.testing.assert_allclose(obs[:, 2:], np.repeat(drift, 4, axis=0), atol=1e-6)
     blind, _ = jax.eval_shape(make_train("toy", carrier, pattern="abrupt", **SMALL), 1)
     assert blind.obs.shape[1] == 2
-    with pytest.raises(ValueError, match="observe must be 'drift'; got 'goal'"):
+    flagged, _ = jax.eval_shape(make_train("toy", carrier, pattern="abrupt", observe="change", onset=0.5, **SMALL), 1)
+    assert flagged.obs.shape[1] == 3
+    with pytest.raises(ValueError, match="observe must be 'drift' or 'change'; got 'goal'"):
         make_train("toy", carrier, observe="goal", **SMALL)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 import envs
 from envs.adopt import adopt_pattern, adopt_task
-from envs.drift import change_points, clock, draw, truth
+from envs.drift import DriftData, change_steps, draw, truth
 from envs.patterns import PATTERNS, Pattern, pattern_index
+from envs.timeline import CHANGES, Timeline
 from envs.world import World
 from experiments.study.text import parse_names
 
@@ -31,6 +32,9 @@ EVERY = ("toy", "scalars and plane")
 LOW, HIGH = np.array([0.7, 0.5]), np.array([1.3, 1.5])
 MID, AMP = (LOW + HIGH) / 2, (HIGH - LOW) / 2
 TOTAL = 200
+TIMELINE = Timeline(TOTAL)
+POINTS = [40, 80, 120, 160]
+ROUGH = ("ou", "walk")  # continuous, and as steep as a random path
 
 
 @functools.cache
@@ -39,7 +43,7 @@ def program(name):
     task = next(task for task in TASKS.values() if task.name == name)
 
     def at(index, seed, step):
-        return truth(task.channels, index, draw(task, seed), step, TOTAL)
+        return truth(task.channels, index, draw(task, seed), step, TIMELINE)
 
     return jax.jit(lambda index, seed: jax.vmap(lambda step: at(index, seed, step))(jnp.arange(TOTAL + 1)))
 
@@ -80,17 +84,17 @@ def test_a_pattern_stays_in_bounds_and_reports_its_changes(task, pattern):
     scaled = np.linalg.norm(np.diff(drift.values, axis=0) / spans, axis=1)
     np.testing.assert_allclose(drift.change[1:], scaled, atol=1e-6)
 
-    expected = change_points(TOTAL) if PATTERNS[pattern].jumps else []
+    expected = POINTS if PATTERNS[pattern].jumps else []
     np.testing.assert_array_equal(np.flatnonzero(drift.is_change_point), expected)
     # A cycle of 40 steps moves a scalar by at most pi/40 of its range; three coordinates and a plane add up.
-    assert np.delete(drift.change, expected).max() <= 2.0 * np.pi / 40
+    assert pattern in ROUGH or np.delete(drift.change, expected).max() <= 2.0 * np.pi / 40
     # The first ramp of a planar sawtooth begins at nominal, and ends a radius from it.
     still = pattern == "sawtooth" and all(channel.kind == "planar" for channel in task.channels)
     assert (drift.change[expected[still:]] > 0.0).all()
 
     whole = program(task.name)(pattern_index(pattern), 3)
     assert not whole.is_change_point[TOTAL]
-    assert whole.change[TOTAL] <= 2.0 * np.pi / 40
+    assert pattern in ROUGH or whole.change[TOTAL] <= 2.0 * np.pi / 40
 
 
 @ON_EVERY_KIND
@@ -199,7 +203,7 @@ def test_patterns_of_the_release_are_those_of_its_code(pattern):
 
 def test_patterns_of_the_release_stand_behind_those_of_the_text_which_are_all_that_all_means():
     names = ("steady", "abrupt", "linear", "periodic", "mixed")
-    assert tuple(PATTERNS) == (*names, "sawtooth", "mixed_release")  # traced indices of stored programs
+    assert tuple(PATTERNS) == (*names, "sawtooth", "mixed_release", "ou", "walk")  # traced indices of stored programs
     assert tuple(parse_names("pattern", "--patterns", "all")) == names
     assert tuple(parse_names("pattern", "--patterns", "steady,sawtooth")) == ("steady", "sawtooth")
 
@@ -233,22 +237,23 @@ def test_a_pattern_states_where_it_changes_and_without_that_nothing_is_assumed()
         drift_at = path(drift, jnp.arange(1001))
         start, end = np.flatnonzero(drift_at.change)
         np.testing.assert_array_equal(np.flatnonzero(drift_at.is_change_point), [start, end])
-        np.testing.assert_array_equal(SHIFT.change_steps(drift.realisation, 1000), [start, end])
+        stated = change_steps(task.channels, SHIFT, drift.realisation, world.timeline)
+        np.testing.assert_array_equal(stated, [start, end])
         for step, name, expected in ((start - 1, "next", 0.5), (start, "previous", 0.0), (end - 1, "next", 0.0)):
             assert elsewhere(drift, jnp.int32(step))[name][0] == expected
         times.add(start)
     assert len(times) > 4
     quiet = world.drift("silent", 0)
     assert not path(quiet, jnp.arange(1001)).is_change_point.any()
-    assert silent.change_steps(quiet.realisation, 1000).size == 0
+    assert change_steps(task.channels, silent, quiet.realisation, world.timeline).size == 0
 
 
 @pytest.mark.parametrize(("total", "segments"), [(40, 4), (2_460, 5), (100_000, 10), (1_000_000, 5)])
 def test_the_clock_is_exact_and_right_continuous_at_every_change_point(total, segments):
-    length = total // segments
-    points = np.array(change_points(total, segments))
-    np.testing.assert_array_equal(points, np.arange(1, segments) * length)
-    at = jax.jit(jax.vmap(lambda step: clock(step, total, segments)))
+    length, timeline = total // segments, Timeline(total, segments)
+    points = np.arange(1, segments) * length
+    np.testing.assert_array_equal(timeline.bounds(None, jumps=True), [0, *points, total])
+    at = jax.jit(jax.vmap(lambda step: timeline.at(step, None, jumps=True)))
     segment, phase = at(points)
     np.testing.assert_array_equal(segment, np.arange(1, segments))
     np.testing.assert_array_equal(phase, 0.0)
@@ -258,10 +263,103 @@ def test_the_clock_is_exact_and_right_continuous_at_every_change_point(total, se
     assert (np.asarray(phase) < 1.0).all()
 
 
-@pytest.mark.parametrize(("total", "segments"), [(101, 5), (0, 5), (10, 0)])
-def test_a_horizon_that_does_not_divide_into_segments_is_refused(total, segments):
-    with pytest.raises(ValueError, match="multiple of segments"):
-        clock(0, total, segments)
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"total": 101}, "multiple of segments"),
+        ({"total": 0}, "multiple of segments"),
+        ({"segments": 0}, "multiple of segments"),
+        ({"onset": 1.0}, "onset must be a share of the run.*; got 1"),
+        ({"onset": -0.1}, "onset must be a share of the run.*; got -0.1"),
+        ({"onset": float("nan")}, "onset must be a share of the run.*; got nan"),
+        ({"onset": 0.98}, "leaves a step for each of 5 segments; got 0.98"),
+        ({"changes": "sudden"}, "changes must be one of even, random; got 'sudden'"),
+    ],
+)
+def test_a_run_that_does_not_divide_is_refused(settings, text):
+    with pytest.raises(ValueError, match=text):
+        Timeline(**{"total": 200, **settings})
+
+
+@functools.cache
+def later(onset, changes, total=1000):
+    """Truth at every step, drift sample and stated changes of every pattern, by pattern and seed."""
+    world = World(MIXED_BAG, total, onset=onset, changes=changes)
+
+    def facts(index, seed):
+        sample = draw(MIXED_BAG, seed)
+        now = jax.vmap(world.truth, (None, 0))(DriftData(index, sample), jnp.arange(total + 1))
+        stated = {n: change_steps(MIXTURE, entry, sample, world.timeline) for n, entry in PATTERNS.items()}
+        return now, sample, stated
+
+    run = jax.jit(facts)
+    return lambda pattern, seed=3: jax.tree.map(np.asarray, run(pattern_index(pattern), seed))
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+@pytest.mark.parametrize("onset", [0.0, 0.4, 0.9])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_begins_at_the_onset_and_keeps_its_promises(pattern, onset, changes):
+    """Nominal before; then in range, jumps at stated steps only, no segment below a quarter of an equal one."""
+    now, sample, stated = later(onset, changes)(pattern)
+    entry, start, stated = PATTERNS[pattern], round(1000 * onset), stated[pattern]
+    np.testing.assert_array_equal(now.values[:start], np.tile(sample.levels[0], (start, 1)))
+    columns = [channel for channel in MIXTURE for _ in range(channel.size)]
+    for channel, values in zip(columns, now.values.T, strict=True):
+        slack = 0.5 * channel.high if channel.kind == "planar" else 1e-6
+        assert channel.low - slack <= values.min() <= values.max() <= channel.high + slack
+    begin = [step for step in stated[:1] if onset and step > 0]
+    assert bool(begin) == bool(onset and pattern in ("linear", "periodic"))  # the others begin at nominal
+    inside = stated[1:] if onset else stated
+    jumps = [*begin, *(inside if entry.jumps else [])]
+    np.testing.assert_array_equal(np.flatnonzero(now.is_change_point), jumps)
+    length, drawn = (1000 - start) / 5, changes == "random" and entry.jumps
+    if entry.changes is not None:
+        lengths = np.diff([start, *inside, 1000])
+        assert lengths.min() >= (length / 4 if drawn else length)
+        assert (lengths.std() > 0) == drawn
+    if pattern not in ROUGH:  # three coordinates move at once
+        assert np.delete(now.change, jumps).max() <= (4 if drawn else 1) * 2.0 * np.pi / length + 1e-6
+    early, *_ = later(0.0, changes)(pattern)  # the same drift, slower
+    if drawn:  # whole steps
+        return
+    np.testing.assert_allclose(now.values[start + (1000 - start) // 2], early.values[500], atol=1e-5)
+
+
+@pytest.mark.parametrize(("total", "onset"), [(100, 0.0), (2_000, 0.4), (2**31 - 8, 0.9)])
+def test_random_changes_are_uniform_beyond_the_shortest_segment_and_never_below_it(total, onset):
+    timeline = Timeline(total, 5, onset, "random")
+    drawn = jax.vmap(lambda seed: timeline.bounds(draw(BODY, seed).times, jumps=True))
+    lengths = np.diff(np.asarray(drawn(jnp.arange(2_000)), np.int64), axis=1)
+    assert lengths.min() >= timeline.length / 20
+    assert (lengths.sum(1) == timeline.length).all()
+    np.testing.assert_allclose(lengths.mean(0) / timeline.length, 0.2, atol=0.01)
+    assert len(np.unique(lengths[:, 0])) > min(1_000, total / 4)
+
+
+def test_random_paths_are_those_of_their_definition():
+    """Of `ou` the spread is 0.2 of the range and the correlation 1 / e after 0.1; a walk has one range per run."""
+    task = fake_task((envs.Channel("wind", -1.0, 1.0, 0.0),), "fake wind")
+    world = World(task, 100_000, onset=0.5)
+    steps = jnp.array([50_000, 51_000, 80_000, 85_000, 90_000, 99_999, 80_001])
+
+    def values(index, seed):
+        return world.path(DriftData(index, draw(task, seed)), steps)[0][:, 0]
+
+    drawn = jax.jit(jax.vmap(values, (None, 0)))
+    processes, walks = (np.asarray(drawn(pattern_index(name), jnp.arange(2_000))) for name in ROUGH)
+    for paths in (processes, walks):
+        np.testing.assert_array_equal(paths[:, 0], 0.0)
+        assert 0.0 < np.abs(paths[:, 2] - paths[:, 6]).max() < 0.01  # continuous
+    late = processes[:, 2:6]
+    np.testing.assert_allclose(late.std(), 0.2 * 2.0, rtol=0.05)
+    assert abs(late.mean()) < 0.05 * 0.4
+    correlation = [np.corrcoef(late[:, i], late[:, i + 1])[0, 1] for i in (0, 1)]
+    np.testing.assert_allclose(np.mean(correlation), np.exp(-1.0), rtol=0.05)
+    early = 0.4 * np.sqrt(1.0 - np.exp(-2 * 0.02 / 0.1))
+    np.testing.assert_allclose(processes[:, 1].std(), early, rtol=0.05)
+    np.testing.assert_allclose(walks[:, 1].std(), 2.0 * np.sqrt(0.02), rtol=0.05)
+    np.testing.assert_allclose(walks[:, 5].std(), 2.0 / np.sqrt(12.0), rtol=0.05)  # uniform after the reflections
 
 
 def test_every_pattern_would_be_adopted_and_has_a_summary_and_so_is_a_function():

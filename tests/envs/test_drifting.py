@@ -7,7 +7,6 @@ import pytest
 
 import envs
 from envs.core import Channel
-from envs.drift import change_points
 from envs.world import World
 
 TOY = envs.make("toy")
@@ -38,7 +37,7 @@ def test_the_clock_survives_auto_reset():
     _, (_, _, truncated, info), clocks, _ = run("abrupt")
     assert truncated.sum() == N * 2  # two episodes of 50 steps in each copy
     np.testing.assert_array_equal(clocks, np.arange(1, STEPS + 1))
-    np.testing.assert_array_equal(np.flatnonzero(info["drift"].is_change_point), change_points(STEPS))
+    np.testing.assert_array_equal(np.flatnonzero(info["drift"].is_change_point), [20, 40, 60, 80])
 
 
 @pytest.mark.parametrize("pattern", ["abrupt", "mixed"])
@@ -110,13 +109,28 @@ def test_observations_end_with_the_drift_in_force_from_its_change_on(name):
     expected = 2 * (values - low) / (high - low) - 1
     for rows in (seen, final):  # both sides of a transition are of the world in which it took place
         np.testing.assert_allclose(rows[..., size:], np.repeat(expected[:, None], N, 1), atol=1e-5)
-    for at in change_points(10):
+    for at in (2, 4, 6, 8):
         assert np.any(seen[at, :, size:] != seen[at - 1, :, size:])
+
+
+@pytest.mark.parametrize(("pattern", "jumps"), [("abrupt", [520, 640, 760, 880]), ("periodic", [400]), ("ou", [])])
+def test_an_observed_change_is_a_flag_for_two_percent_of_the_run_after_a_jump(pattern, jumps):
+    world = World(TOY, 1000, observe="change", onset=0.4)
+    drift, steps = world.drift(pattern, 3), jnp.arange(1000)
+    expected = np.zeros((1000, 1))
+    for jump in jumps:
+        expected[jump : jump + 20] = 1.0
+    np.testing.assert_array_equal(world.notice(drift, steps), expected)
+    for step in (0, *jumps):
+        params = world.params_at(drift, step)
+        obs, _ = world.reset(jax.random.key(0), 2, params)
+        assert obs.shape == (2, world.obs_size) == (2, 3)
+        np.testing.assert_array_equal(obs[:, 2], float(step > 0))
 
 
 def test_what_cannot_be_observed_is_refused():
     task = TOY
-    with pytest.raises(ValueError, match="observe must be 'drift'; got 'goal'"):
+    with pytest.raises(ValueError, match="observe must be 'drift' or 'change'; got 'goal'"):
         World(task, 10, observe="goal")
     for wrong in ({"low": 1.0}, {"nominal": 5.0}, {"low": 0.0, "high": 0.0, "nominal": 0.0}):
         with pytest.raises(ValueError, match="needs low < high and its nominal value between them"):

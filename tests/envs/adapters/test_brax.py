@@ -65,7 +65,7 @@ def test_the_clock_runs_across_the_episodes_of_brax_and_changes_come_when_they_s
     drawn = envs.draw(task, 4)
 
     def at(step):
-        return envs.truth(task.channels, 1, drawn, step, 200)
+        return envs.truth(task.channels, 1, drawn, step, envs.Timeline(200))
 
     true = jax.jit(jax.vmap(at))(jnp.arange(210))
     np.testing.assert_allclose(run.info["drift"][:, 1], true.values, atol=1e-6)

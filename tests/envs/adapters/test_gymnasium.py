@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv, register
+from envs.world import World
 
 N, STEPS = 3, 200  # a change every 40 steps; an episode of the toy takes 50
 STILL = np.zeros((N, 2), np.float32)
@@ -32,7 +33,7 @@ def true_drift(pattern, steps, total, seed=0):
     """Drift values of the toy at steps 0, 1, ... , steps - 1, (steps, D)."""
     task = envs.make("toy")
     drawn, index = envs.draw(task, seed), envs.pattern_index(pattern)
-    at = jax.jit(jax.vmap(lambda step: envs.truth(task.channels, index, drawn, step, total).values))
+    at = jax.jit(jax.vmap(lambda step: envs.truth(task.channels, index, drawn, step, envs.Timeline(total)).values))
     return np.asarray(at(jnp.arange(steps)))
 
 
@@ -106,6 +107,19 @@ def test_a_seed_fixes_everything_and_begins_a_new_run(toy):
     toy.reset(seed=7)
     assert same(unseeded, [toy.reset()[0] for _ in range(2)])
     assert not same(*unseeded)
+
+
+def test_an_onset_and_random_changes_are_those_of_the_task():
+    env = DriftingVectorEnv("toy", "abrupt", drift_steps=100, num_envs=2, drift_seed=3, onset=0.4, changes="random")
+    env.reset(seed=0)
+    drift = np.stack([env.step(np.zeros((2, 2), np.float32))[-1]["drift"][0] for _ in range(100)])
+    world = World(envs.make("toy"), 100, onset=0.4, changes="random")
+    np.testing.assert_allclose(drift, world.path(world.drift("abrupt", 3), jnp.arange(100))[0], atol=1e-6)
+    changes = 1 + np.flatnonzero(np.diff(drift, axis=0).any(1))
+    assert len(changes) == 4
+    assert np.diff([40, *changes, 100]).min() >= 3
+    with pytest.raises(ValueError, match="onset must be a share of the run"):
+        DriftingVectorEnv("toy", "abrupt", drift_steps=100, onset=1.5)
 
 
 def test_the_drift_in_infos_is_the_true_one_and_no_reset_stops_the_clock(toy):

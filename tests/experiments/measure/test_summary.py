@@ -81,6 +81,32 @@ def test_recorded_values_and_intervals_of_every_metric():
         assert set(rows["metric"]) == set(RECORDED[label])
 
 
+@pytest.mark.parametrize(("onset", "level"), [(0.0, 6.05), (0.2, 6.5625), (0.25, 485 / 75)])
+def test_metrics_of_the_drift_begin_at_its_onset_and_read_the_changes_of_each_run(onset, level):
+    """One run of three unequal segments, by hand; the return over the complete run does not change."""
+    labels = {"family": "toy", "task": "toy", "method": "SAC", "carrier": "sac", "seed": 1}
+    returns = {"steady": 11 * [10.0], "abrupt": [0.0, 4, 8, 8, 2, 8, 9, 3, 5, 9, 9]}
+    steps = {"step": np.arange(0, STEPS + 1, 10_000)}
+    curves = pl.concat([pl.DataFrame(labels | {"pattern": p, "return_mean": r} | steps) for p, r in returns.items()])
+    about = manifest(curves, floor=1.0) | {"changes": {"toy": {"abrupt": {"1": [40_000, 70_000]}}}}
+    frame = summarise(curves, config(onset=onset), about, replicates=10)
+    drifting = 1.0 - onset
+    expected = {
+        "mean_return": 6.05,
+        "nauc_task": level / 10,
+        "nauc_task_safe": (level - 1) / 9,
+        "drop_run": 1 - level / 10,
+        "loss_rate": 10 - level,
+        "recovery": (0.1 + 0.2) / drifting,  # 8 again at 50,000, 9 again at 90,000
+        "recovered_fraction": 1.0,
+        "recovery_vs_steady": (0.3 + 0.3) / drifting,  # censored at the next change and at the end
+    }
+    for metric, value in expected.items():
+        assert one(frame, metric, "SAC", level="run", task="toy", seed=1)["value"] == pytest.approx(value), metric
+    for metric, value in {"nauc_family": level / 10, "drop_family": 1 - level / 10}.items():
+        assert one(frame, metric, "SAC")["value"] == pytest.approx(value), metric
+
+
 def test_intervals_bracket_the_value_repeat_and_do_not_depend_on_other_patterns(two, frame):
     again = summarise(two, config(), manifest(two), replicates=FEW)
     kept = frame.filter(pl.col("pattern").is_in(["steady", "abrupt"]))

@@ -127,7 +127,7 @@ def test_a_method_that_no_text_describes_has_none(method):
         (lambda: Study(methods=["sac", Method("sac")]), "duplicate method"),
         (lambda: Study(seeds=[1.5]), "each of seeds must be a whole number; got 1.5"),
         (lambda: Study(steps="800"), "steps must be a whole number; got '800'"),
-        (lambda: Study(observe="goal"), "observe must be 'drift'; got 'goal'"),
+        (lambda: Study(observe="goal"), "observe must be 'drift' or 'change'; got 'goal'"),
         (lambda: Study(block="5:2"), "--block must look like 1:40"),
         (lambda: Study(envs.make("toy")._replace(inert=("goal_offset",))), "another task is called 'toy'"),
         (lambda: Study(patterns=envs.PATTERNS["abrupt"]._replace(holds=False)), "another pattern is called 'abrupt'"),

@@ -48,14 +48,14 @@ def test_reports_name_the_reference_and_other_commands_keep_it_apart_from_method
     copy = shutil.copytree(observing, tmp_path / "copy")
     page = write_report(copy, replicates=100)
     for text in (page.read_text(), (page.parent / "tables.md").read_text()):
-        assert OBSERVED in text
+        assert OBSERVED["drift"] in text
     assert gather([observing.parent]).runs["study"].unique().to_list() == [blind.as_posix()]
     with pytest.raises(ValueError, match=r"cannot be joined with .*blind: observe: "):
         merge_studies([blind, observing], tmp_path / "merged")
 
 
 def test_agents_that_observed_the_drift_cannot_begin_without_it(observing):
-    with pytest.raises(ValueError, match="observed the true drift, which this study does not"):
+    with pytest.raises(ValueError, match="observed goal_offset of the drift, which this study does not"):
         prepare(Plan(small(start=observing)))
 
 
