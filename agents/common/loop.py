@@ -108,10 +108,10 @@ def step_keys(key: Array, steps: Array, count: int) -> Array:
 def finished_episodes(
     total: Array, reward: Array, done: Array, valid: Array | None = None
 ) -> tuple[Array, dict[str, Array]]:
-    """Episode returns (N,) so far after a step, and the number and sum of the episodes that ended with it."""
+    """Episode returns (N,) so far after a step, number and sum of the episodes that ended with it, mean reward."""
     reward, done = kept(valid, (reward, done))
     total = total + reward
-    sums = {"finished": jnp.sum(done), "finished_return": jnp.sum(done * total)}
+    sums = {"finished": jnp.sum(done), "finished_return": jnp.sum(done * total), "reward": jnp.mean(reward)}
     return total * (1.0 - done), sums if valid is None else sums | {"valid": jnp.mean(valid.astype(jnp.float32))}
 
 
@@ -142,6 +142,11 @@ def stream_stride(length: int, samples: int) -> int:
 def _strided(values: Array, samples: int) -> Array:
     stride = stream_stride(values.shape[0], samples)
     return jnp.mean(values.reshape(-1, stride), -1)
+
+
+def mean_of(values: Array) -> Array:
+    """Mean () of many values (n,), by parts of equal length: one float32 sum of all would lose digits."""
+    return jnp.mean(_strided(values, LoopConfig.stream_samples))
 
 
 def _ratio(total: Array, count: Array) -> Array:
@@ -218,16 +223,23 @@ class Loop:
         return state._replace(schedule=schedule, health=health), logs
 
     def metrics(
-        self, state: RunState, sums: Mapping[str, Array], updates: Array, streams: Mapping[str, Array]
+        self, state: RunState, sums: Mapping[str, Array], updates: Array, streams: Mapping[str, Array], reward: Array
     ) -> dict[str, Array]:
-        """Metrics of a training interval from () ``sums`` over its ``updates``, and the strided streams (K,)."""
+        """Metrics of a training interval from () ``sums`` over its ``updates``, and the strided streams (K,).
+
+        Args:
+          reward: mean () over all environments and vector steps, 0 where not valid.
+        """
         sums = dict(sums)
         finished, finished_return = sums.pop("finished"), sums.pop("finished_return")
         logs = state.schedule.logs
         faults, valid, taken = self.world.faults(state.env), sums.pop("valid", None), sums.pop("gradient_steps", None)
+        if valid is not None:  # mean over the valid steps
+            reward = jnp.where(valid > 0.0, reward * self.config.interval / valid, jnp.nan)
         return (
             {name: _ratio(value, updates) for name, value in sums.items()}
             | {
+                "online_return": reward * self.world.time_limit,
                 "train_return": _ratio(finished_return, finished),
                 "entropy_weight": state.schedule.weight,
                 "weight_raw": logs.weight_raw,
@@ -248,7 +260,8 @@ class Loop:
         # Keyed by evaluation index, because vector steps differ with num_envs.
         key = jax.random.fold_in(key, step // self.config.interval)
         values, _ = world.path(run.drift, step[None])
-        params_of = partial(world.params_of, notice=world.notice(run.drift, step))
+        notice = jax.tree.map(lambda rows: rows[0], world.notice(run.drift, step[None]))  # None stays None
+        params_of = partial(world.params_of, notice=notice)
         params = params_of(values[0])
 
         def policy(obs: Array, key: Array) -> Array:

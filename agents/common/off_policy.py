@@ -70,7 +70,8 @@ class OffPolicy(Loop):
         else:
             state, (logs, measured, learned), more = self.block(state, run, key, *inputs)
         streams = {name: jnp.where(learned > 0, value, jnp.nan) for name, value in measured.items()}
-        metrics = self.metrics(state, jax.tree.map(jnp.sum, logs), jnp.sum(learned), streams)
+        reward = loop.mean_of(logs.pop("reward"))
+        metrics = self.metrics(state, jax.tree.map(jnp.sum, logs), jnp.sum(learned), streams, reward)
         # The carrier's estimate, once per interval, because it is expensive for some carriers.
         key_rows, key_policy = jax.random.split(stream(jax.random.fold_in(key, steps[-1]), "entropy"))
         entropy = self.carrier.entropy(state.agent, self.sample(state, key_rows, steps[-1]).obs, key_policy)

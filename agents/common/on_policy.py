@@ -73,7 +73,8 @@ class OnPolicy(Loop):
         inputs = steps, changes, words, values, notice
         state, (logs, measured), more = loop.in_parts(self.rollout, config.rollout)(state, run, key, *inputs)
         updates = jnp.float32(config.epochs * config.minibatches * (self.config.interval // config.rollout))
-        metrics = self.metrics(state, jax.tree.map(jnp.sum, logs), updates, measured)
+        reward = loop.mean_of(logs.pop("reward")) / config.rollout
+        metrics = self.metrics(state, jax.tree.map(jnp.sum, logs), updates, measured, reward)
         key_entropy = stream(jax.random.fold_in(key, steps[-1]), "entropy")
         entropy = self.carrier.entropy(state.agent, state.obs, key_entropy)
         return state, metrics | more | {"policy_entropy": entropy}

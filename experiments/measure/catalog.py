@@ -159,6 +159,8 @@ _ROWS = (
            under_drift=True, verdict=""),
     _return("later_return", lambda run: later_return(run.curve, run.changes), ("changes",), "", order=2, versus=True,
             under_drift=True, words="mean return after the first change"),
+    _return("online_return", _mean_of("online_return"), (), "not_logged", "online_return", order=2, versus=True,
+            recorded=True, words="online return"),
     _time("recovery", lambda run: run.raw.total, ("recovery",), order=9, recorded=True, words="raw recovery"),
     _share("recovered_fraction", lambda run: run.raw.recovered_fraction, ("recovery",)),
     _null("recovery_null", lambda run: recovery(run.steady, run.changes).total, ("recovery", "steady"), recorded=True),

@@ -76,8 +76,12 @@ def mean_return(curve: Curve) -> float:
 
 
 def drift_return(curve: Curve) -> float:
-    """Return averaged over the training from the onset of the drift on, ``mean_return`` without an onset."""
-    return auc(curve, curve.onset) / (curve.horizon - curve.onset)
+    """Return averaged over the training from the onset of the drift on, ``mean_return`` without an onset.
+
+    NaN if the training ended before the onset.
+    """
+    length = curve.horizon - curve.onset
+    return auc(curve, curve.onset) / length if length > 0 else float("nan")
 
 
 def final_return(curve: Curve, share: float = 0.1) -> float:

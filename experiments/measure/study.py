@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 STEADY = "steady"  # the pattern without drift, the reference of nAUC and DropRatio
 REFERENCE = "SAC"  # the paper's normaliser: SAC with automatic temperature
-LOGGED = ("train_return", "entropy_weight", "weight_raw", "at_min", "at_max")
+LOGGED = ("online_return", "train_return", "entropy_weight", "weight_raw", "at_min", "at_max")
 #: Columns of some studies whose means over time are metrics.
 OPTIONAL = (
     *("response_ratio", "window_share", "rate_factor"),

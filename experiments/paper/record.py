@@ -34,7 +34,7 @@ _ALIKE = ("task", "preset", "steps", "horizon", "evaluations", "episodes", "segm
 _SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
 _RUN = ("method", "pattern", "seed")
 _LABELS = ("study", "family", "task", "carrier", "method", "schedule", "variant", "pattern", "seed", "step")
-_LOGS = ("return_mean", "entropy_weight", "at_min", "at_max", "drift_value", "gradient_steps")
+_LOGS = ("return_mean", "online_return", "entropy_weight", "at_min", "at_max", "drift_value", "gradient_steps")
 _ABOUT = ("aesjax", "commit", "python", "versions", "platform", "device", "num_devices", "matmul_precision", "x64",
           "xla_flags", "wall_seconds", "parts", "floors", "patterns", "command")  # fmt: skip
 _METRICS = tuple(row.name for row in CATALOG.values() if row.recorded)

@@ -1,5 +1,8 @@
 """`make_train`: one run as a pure function, mapped over seeds and numbers of a schedule; equal to a study's run."""
 
+from typing import ClassVar
+
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -138,6 +141,36 @@ def test_adaptations_and_own_schedules_and_the_carriers_own(observing):
         share = make_train("toy", "sac", adaptations=[recent(share=0.5)], **SMALL)
         assert "window_share" in jax.eval_shape(share, 1, aes_r())[1]
     assert "window_share" not in jax.eval_shape(make_train("toy", carrier, adaptations=[], **SMALL), 1)[1]
+
+
+class Paying(gymnasium.Env):
+    """Pays at random; an instance keeps its rewards."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+    made: ClassVar = []
+
+    def __init__(self):
+        self.rewards = []
+        self.made.append(self)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.rewards.append(float(np.float32(self.np_random.normal(0.3, 2.0))))
+        return np.zeros(1, np.float32), self.rewards[-1], bool(self.np_random.random() < 0.05), False, {}
+
+
+@pytest.mark.parametrize("carrier", ["sac", "ppo"])
+def test_the_online_return_is_the_mean_reward_of_all_transitions_times_the_episode_length(carrier):
+    Paying.made.clear()
+    train = make_train(lambda: gymnasium.wrappers.TimeLimit(Paying(), 30), carrier, num_envs=2, **SMALL)
+    _, curves = quick(train)(1)
+    trained = [env.rewards for env in Paying.made if len(env.rewards) > 30]  # an evaluation is one episode
+    rewards = np.reshape(trained, (2, SMALL["evaluations"], -1))
+    np.testing.assert_allclose(curves["online_return"][1:], 30 * rewards.mean((0, 2)), rtol=1e-6)
+    assert np.isnan(curves["online_return"][0])
 
 
 REFUSED = [

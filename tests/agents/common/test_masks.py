@@ -98,6 +98,9 @@ def test_only_rows_that_count_are_counted(both):
     assert int(state.replay.ring.position) == (120 * N - phantoms) % 400
     rows = buffer.unpack(state.replay.rows, 2, 2)
     assert np.abs(np.asarray(rows.next_obs - rows.obs)).max() < 0.1 + 6 * 0.01  # no step leads to a fresh start
+    newest = (int(state.replay.ring.position) - 1 - np.arange(60 * N - N)) % 400  # of the last interval
+    online = LIMIT * np.asarray(rows.reward, np.float64)[newest].mean()
+    np.testing.assert_allclose(logs[1]["online_return"], online, rtol=1e-6)
     assert int(state.newest_ring.filled) == 32
     assert bool(jnp.all(state.newest != 0.0))
 

@@ -126,26 +126,26 @@ def test_a_task_of_a_module_goes_through_all_commands(tmp_path, monkeypatch, cap
 def test_the_drift_of_a_task_of_a_module_has_an_onset_random_changes_and_random_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "thermo.py").write_text(THERMO)
-    words = (
-        "run --task thermo:make --channels ambient=-5:5 --carriers sac,ppo --schedules fixed --patterns steady,abrupt"
+    words = "run --task thermo:make --channels ambient=-5:5 --carriers sac,ppo --schedules fixed --quiet --no-report"
+    words += (
+        " --patterns steady,abrupt,ou --seeds 1:2 --steps 800 --num-envs 2 --evaluations 20 --episodes 1 --out drift"
     )
-    words += ",ou --seeds 1:2 --steps 800 --num-envs 2 --evaluations 20 --episodes 1 --onset 0.4 --changes random"
-    words += " --observe change --quiet --no-report --out drift"
+    words += " --onset 0.4 --changes random --observe change"
     assert main(words.split()) == 0
     results = Results.open("drift")
     assert (results.config.onset, results.config.changes) == (0.4, "random")
-    changes = results._recorded.stated["thermo:make"]
+    changes = next(iter(results._recorded.stated.values()))
     assert changes["ou"] == {"1": [], "2": []}
     assert changes["abrupt"]["1"] != changes["abrupt"]["2"]
     for steps in changes["abrupt"].values():
         assert np.diff([320, *steps, 800]).min() >= 24  # a quarter of a fifth of 480
     drift = results.curves.filter(pattern="abrupt", carrier="sac", seed=1).sort("step")
-    nominal = drift.filter(drift["step"] < changes["abrupt"]["1"][0])["drift"]
-    assert set(nominal.list.first()) == {-2.0}
-    assert drift["drift"].list.first()[-1] != -2.0
-    for (_, _), runs in results.curves.partition_by("pattern", "seed", as_dict=True).items():
-        one, other = (runs.filter(carrier=carrier).sort("step")["drift"] for carrier in ("sac", "ppo"))
+    nominal = drift.filter(drift["step"] < changes["abrupt"]["1"][0])["drift_0"]
+    assert set(nominal) == {-2.0}
+    assert drift["drift_0"][-1] != -2.0
+    for runs in results.curves.partition_by("pattern", "seed"):
+        one, other = (runs.filter(carrier=carrier).sort("step")["drift_0"] for carrier in ("sac", "ppo"))
         assert one.equals(other)
     at = next(step for step in changes["abrupt"]["1"] if step >= 40)
-    assert results.policy("SAC", "abrupt", 1, at=at)(np.zeros(2)).shape == (1,)
+    assert results.policy("SAC+fixed", "abrupt", 1, at=at)(np.zeros(2)).shape == (1,)
     assert main(["report", "drift"]) == 0
