@@ -124,6 +124,13 @@ class RecordedStudy:
         return max(fitting)[1] if fitting else None
 
 
+def _onset(config: Mapping[str, Any], task: str) -> float:
+    """Environment step at which the drift of a task's runs begins."""
+    studies = [study for study in _originals(config) if study.get("task") == task]
+    onsets = (study.get("onset", 0.0) * (study.get("horizon") or study["steps"]) for study in studies)
+    return next(onsets, 0.0)
+
+
 def _horizon(config: Mapping[str, Any], task: str) -> float:
     steps = config["steps"]
     return float(steps[task] if isinstance(steps, Mapping) else steps)
@@ -164,7 +171,7 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
         steps = rows["step"].to_numpy().astype(np.float64)
         logs = {c: rows[c].cast(float).fill_null(NAN).to_numpy() for c in columns if c in rows.columns}
         horizon = _horizon(config, key.task)
-        times = horizon, horizon * config.get("onset", 0.0)
+        times = horizon, _onset(config, key.task)
         curve, problem = _curve(key, steps, logs["return_mean"], times, status.get(key, ""))
         runs[key] = RecordedRun(key, curve, problem, steps, logs)
     for key in [key for key in status if key not in runs]:

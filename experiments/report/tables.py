@@ -114,13 +114,15 @@ TABLES: dict[str, Spec] = {
     "returns": Spec(
         "Returns",
         "Undiscounted return of the deterministic policy: in the last tenth of training, over all of it, and after the "
-        "first change. The training return is that of the stochastic policy, which may fall when the weight rises.",
+        "first change. The training return is that of the stochastic policy, which may fall when the weight rises; "
+        "the online return counts unfinished episodes, too.",
         [
             _RUNS,
             Column("final return", ["final_return"]),
             Column("mean return", ["mean_return"]),
             Column("after the first change", ["later_return"]),
             Column("mean training return", ["mean_train_return"]),
+            Column("online return", ["online_return"]),
         ],
     ),
     "paper": Spec(

@@ -113,8 +113,8 @@ class StudyConfig:
         return {**envs.PATTERNS, **self.own_patterns}
 
     def states_changes(self, known: Mapping[str, Pattern]) -> list[str]:
-        """Patterns of the study whose changes are not the boundaries of equal segments of the trained part."""
-        anywhere = self.onset > 0.0 or self.changes != EVEN or self.horizon is not None
+        """Patterns of the study whose changes are not the boundaries of equal segments of the complete run."""
+        anywhere = self.onset > 0.0 or self.changes != EVEN
         return [name for name in self.patterns if anywhere or known[name].changes is not segment_starts]
 
     def envs_of(self, carrier: str) -> int:

@@ -119,7 +119,8 @@ def _facts(plan: Plan, prepared: Sequence[Prepared], simulator: Any) -> dict[str
     patterns = {name: plan.world.patterns[name] for name in config.patterns}
     begun = {ready.share.carrier: ready.warm.agents for ready in prepared if ready.warm is not None}
     changes = changes_of(config, prepared[0].share.learner)
-    changes = {name: changes[name] for name in config.states_changes(patterns)}
+    if config.horizon is None:
+        changes = {name: changes[name] for name in config.states_changes(patterns)}
     env: Any = plan.task.env  # `about` of a custom task may be anything
     some = {
         "small_windows": plan.small_windows,
