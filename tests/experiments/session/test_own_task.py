@@ -147,5 +147,6 @@ def test_the_drift_of_a_task_of_a_module_has_an_onset_random_changes_and_random_
         one, other = (runs.filter(carrier=carrier).sort("step")["drift_0"] for carrier in ("sac", "ppo"))
         assert one.equals(other)
     at = next(step for step in changes["abrupt"]["1"] if step >= 40)
-    assert results.policy("SAC+fixed", "abrupt", 1, at=at)(np.zeros(2)).shape == (1,)
+    named = Results.open("drift", task="thermo:make")
+    assert named.policy("SAC+fixed", "abrupt", 1, at=at)(np.zeros(2)).shape == (1,)
     assert main(["report", "drift"]) == 0
