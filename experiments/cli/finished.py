@@ -75,8 +75,8 @@ def calibrate(options: Calibrate) -> int:
 
 @dataclass
 class Audit:
-    """Check every quantitative claim of the AES paper against finished studies: reproduced, not reproduced, or not
-    testable with these studies, with the reason."""
+    """Check every quantitative claim of the AES paper against finished studies: reproduced, contradicted or undecided,
+    with the reason."""
 
     directories: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of finished studies, records, or folders that contain them."""

@@ -12,11 +12,12 @@ import pytest
 from agents.common.episodes import episode_returns
 from experiments.cli import main
 from experiments.measure.comparisons import NO_DATA, UNDECIDED
+from experiments.measure.metrics import clearly_positive
 from experiments.paper import audit
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.conditions import HORIZON, LOWER, NO_LOSS, PINNED, POWER, PREMISE, SPARSE
 from experiments.paper.design import TASKS
-from experiments.paper.evidence import CARRIERS, PATTERNS, ZERO_ACTIONS, Evidence, Side, expected
+from experiments.paper.evidence import CARRIERS, CELL, PATTERNS, ZERO_ACTIONS, Evidence, Side, expected
 from experiments.paper.judge import CONTRADICTED, REPRODUCED, VERDICTS, judge
 from experiments.paper.record import RESULTS, gather, record
 from experiments.report.page import render_html
@@ -26,9 +27,14 @@ from experiments.study.text import parse_method
 from tests.experiments.configs import config_of
 from tests.experiments.measure.synthetic import STEPS, config, make_curves
 from tests.experiments.report.pages import Page, configure, reseal, save
+from tests.pages import ROOT
 
 AES, OWN = Side(("aes",)), Side(("baseline",))
 BY_KEY = {claim.key: claim for claim in (*CLAIMS, *QUESTIONS)}
+
+
+def text(page):
+    return " ".join((ROOT / page).read_text().split())
 
 
 def evidence(*folders):
@@ -390,3 +396,24 @@ def test_zero_actions_return_what_the_rule_of_learning_assumes():
         world, lambda obs, key: jnp.zeros((len(obs), world.action_size)), params, jax.random.key(0), 1_000
     )
     assert returns.mean() == pytest.approx(ZERO_ACTIONS["toy"], abs=0.01)
+
+
+def test_the_page_counts_robots_where_drift_costs_something_and_recovery_exceeds_its_floor():
+    """Of the agent alone, where it learned."""
+    runs, page = evidence(RESULTS), text("docs/paper.md")
+    robots = (*TASKS["mujoco"], *TASKS["isaac"])
+
+    def alone(metric, patterns):
+        return runs.pairs(AES, OWN, metric, expected(patterns, tasks=robots)).select(*CELL, "seed", "second")
+
+    def counted(rows):
+        settings = rows.group_by(CELL[:3]).agg("second")
+        return sum(map(clearly_positive, settings["second"].to_list())), len(settings)
+
+    floors = alone("recovery_null", ("abrupt",)).rename({"second": "floor"})
+    times = alone("recovery", ("abrupt",)).join(floors, on=[*CELL, "seed"])
+    slower, learned = counted(times.with_columns(second=pl.col("second") - pl.col("floor")))
+    costly, _ = counted(alone("drop_run_safe", PATTERNS))
+    assert f"Of the {4 * learned} drifting settings whose agents learned, drift clearly costs the agent alone" in page
+    assert f"return in {costly}. Its recovery is clearly above its floor" in page
+    assert f"without drift in {slower} of {learned} settings." in page
