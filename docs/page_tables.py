@@ -1,6 +1,6 @@
 """Tables of the README and of these pages, made from stored records and from the registries.
 
-`python docs/page_tables.py` draws `kappa.png` and rewrites everything between `<!-- table: NAME -->` and
+`python docs/page_tables.py` draws the pictures of the grid and rewrites everything between `<!-- table: NAME -->` and
 `<!-- /table -->`; a test compares.
 """
 
@@ -18,7 +18,7 @@ import polars as pl
 from aesjax.schedules import fixed
 from agents import CarrierSpec
 from experiments.measure import comparisons
-from experiments.paper import record, tables
+from experiments.paper import early, figures, record, tables
 from experiments.paper.evidence import NAMES, having
 from experiments.study.method import Method
 from experiments.study.text import parse_method, parse_method_with_carrier
@@ -737,6 +737,20 @@ def single_file_lines() -> str:
     return "\n".join(["```python", marked[0], "", *marked[1:], "```", ""])
 
 
+@table
+def early_tuning() -> str:
+    """AES minus a constant, both chosen on the beginning of runs."""
+    return early.table(grid(), record.read().curves)
+
+
+#: Pictures of the grid by file name.
+PICTURES: dict[str, Callable[[Path], None]] = {
+    "overview": lambda path: figures.overview(grid(), path),
+    "kappa": lambda path: figures.kappa(grid(), path),
+    "response": lambda path: figures.response(grid(), record.read().curves, path),
+}
+
+
 def filled(text: str) -> str:
     """A page with its tables made again."""
     return MARK.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
@@ -750,4 +764,5 @@ def pages() -> list[Path]:
 if __name__ == "__main__":
     for page in pages():
         page.write_text(filled(page.read_text()))
-    tables.figure(record.read().runs, ROOT / "docs" / "kappa.png")
+    for name, draw in PICTURES.items():
+        draw(ROOT / "docs" / f"{name}.png")

@@ -201,14 +201,18 @@ class Acted(NamedTuple):
         """
         for ours, theirs in ((self, other), (other, self)):
             if ours.method.control is not None and ours.method.control.of == theirs.method:
-                return bool(pinned(theirs.at_min, theirs.at_max))
-        weights = sorted(each.weight for each in (self, other) if each._is_constant)
+                return theirs.pinned
+        constant = [
+            each.method.follows("fixed") or (each.pinned and not each.method.adaptations) for each in (self, other)
+        ]
         alike = (self.method.carrier, self.method.hyper) == (other.method.carrier, other.method.hyper)
-        return alike and len(weights) == 2 and weights[0] >= _PINNED * weights[1]
+        low, high = sorted((self.weight, other.weight))
+        return alike and all(constant) and low >= _PINNED * high
 
     @property
-    def _is_constant(self) -> bool:
-        return self.method.follows("fixed") or (not self.method.adaptations and bool(pinned(self.at_min, self.at_max)))
+    def pinned(self) -> bool:
+        """Whether the weight was `pinned` at a bound."""
+        return bool(pinned(self.at_min, self.at_max))
 
 
 def responsiveness(

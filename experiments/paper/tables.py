@@ -1,8 +1,7 @@
-"""Tables of a record as Markdown, the paper's own beside ours, and the figure."""
+"""Tables of a record as Markdown, and the paper's own beside ours."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,6 @@ from experiments.measure.catalog import CATALOG
 from experiments.measure.comparisons import ACTED, ENOUGH, MARGIN, OUTCOMES, Contrast, contrasts
 from experiments.measure.metrics import clearly_positive
 from experiments.measure.runs import Acted
-from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, paper_table
 from experiments.paper.design import APPENDIX, TASKS
@@ -33,9 +31,6 @@ from experiments.paper.evidence import (
     unclear,
 )  # fmt: skip
 from experiments.paper.record import Gathered, method_of, methods_of
-from experiments.report.draw import canvas_to_files
-from experiments.report.plots import PALETTE, REFERENCE_INK
-from experiments.study import store
 from experiments.study.method import BASELINE as OWN
 from experiments.study.method import Method
 from experiments.study.text import number
@@ -56,8 +51,13 @@ class Setting(NamedTuple):
     methods: dict[str, str]  # row of the tables -> method
     constant: str  # the chosen one, or the carrier's own
     gain: float  # of the baseline over random actions without drift; NaN unless clearly positive
+    pinned: set[tuple[str, str]]  # method and pattern of the schedules that are pinned
     tuned: dict[_Key, Contrast]  # minus the chosen constant, on `REPORTING`; empty where no seeds are left for a choice
     published: dict[_Key, Contrast]  # published AES minus others, on all seeds
+
+    @property
+    def is_robot(self) -> bool:
+        return self.runs["family"][0] in ("mujoco", "isaac")
 
     @property
     def margin(self) -> str:
@@ -82,12 +82,12 @@ BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT = (
 )
 
 
-def _kappa(method: Method) -> float:
+def kappa_of(method: Method) -> float:
     """Factor of AES; the published one is 1."""
     return method.in_force.given.get("kappa", 1.0)
 
 
-def _plays(method: Method, control: str) -> bool:
+def plays(method: Method, control: str) -> bool:
     """Whether a method is this control of AES with its default options."""
     played = method.control
     return played is not None and played.name == control and played.of == Method(method.carrier, aes())
@@ -147,11 +147,11 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     rules = [name for name in names if definitions[name].follows("aes")]
     tests: Mapping[str, Callable[[str], bool]] = {
         BASELINE: lambda name: definitions[name].is_baseline,
-        PUBLISHED: lambda name: name in rules and _kappa(definitions[name]) == 1.0,
+        PUBLISHED: lambda name: name in rules and kappa_of(definitions[name]) == 1.0,
         TUNED: lambda name: chosen and name == rules[0],
         RATIO: lambda name: definitions[name].follows("aes_r"),
-        LEVEL: lambda name: _plays(definitions[name], "constant_at_mean"),
-        TIMING: lambda name: _plays(definitions[name], "permuted"),
+        LEVEL: lambda name: plays(definitions[name], "constant_at_mean"),
+        TIMING: lambda name: plays(definitions[name], "permuted"),
         ZERO: lambda name: definitions[name].follows("fixed") and weights[name] == 0.0,
     }
     methods: dict[str, str] = {}
@@ -178,8 +178,10 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
         scored = scored.join(unclear(runs), on="method", how="anti")
     if metric != "mean_return":  # of changes alone, and without a margin
         scored, gain = scored.filter(pl.col("value").is_not_nan(), pl.col("pattern") != STEADY), float("nan")
-    found = (_contrasts(scored, tuned, REPORTING, gain), _contrasts(scored, pairs, seeds, gain))
-    return Setting(task, steps, carrier, runs, methods, constant, gain, *found)
+    weights = acted(runs)
+    found = (_contrasts(scored, weights, *chosen, gain) for chosen in ((tuned, REPORTING), (pairs, seeds)))
+    pinned = {place for place, each in weights.items() if each.pinned}
+    return Setting(task, steps, carrier, runs, methods, constant, gain, pinned, *found)
 
 
 def acted(runs: pl.DataFrame) -> dict[tuple[str, str], Acted]:
@@ -189,12 +191,16 @@ def acted(runs: pl.DataFrame) -> dict[tuple[str, str], Acted]:
 
 
 def _contrasts(
-    runs: pl.DataFrame, pairs: Mapping[str, tuple[str, str]], seeds: Sequence[int], gain: float
+    runs: pl.DataFrame,
+    weights: Mapping[tuple[str, str], Acted],
+    pairs: Mapping[str, tuple[str, str]],
+    seeds: Sequence[int],
+    gain: float,
 ) -> dict[_Key, Contrast]:
     """Differences of the pairs under every pattern; Holm over all of them."""
     columns, nan = runs.select("method", "pattern", "seed", "value").iter_rows(), float("nan")
     values = {(method, pattern, seed): value for method, pattern, seed, value in columns}
-    weights, equal = acted(runs), set[_Key]()
+    equal = set[_Key]()
     for (row, methods), pattern in product(pairs.items(), runs["pattern"].unique()):
         ours, theirs = (weights.get((method, pattern)) for method in methods)
         if ours and theirs and ours.equals(theirs):
@@ -215,69 +221,80 @@ def tables(runs: pl.DataFrame) -> str:
     return "\n".join([overview(found), *(tables_of(setting) for setting in found)])
 
 
-def _counted(outcomes: Sequence[str]) -> str:
+def counted(outcomes: Sequence[str]) -> str:
+    """Number of comparisons per outcome, in words."""
     counts = {kind: outcomes.count(kind) for kind in OUTCOMES}
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
 
 
-def outcomes(setting: Setting, row: str, part: str) -> list[str]:
-    """Outcomes of a row of the tables by pattern; for a tuned kappa of 1 those of published AES."""
+def cells_of(setting: Setting, row: str, part: str) -> dict[str, Contrast]:
+    """Contrasts of a row of the tables by pattern; for a tuned kappa of 1 those of published AES."""
     cells: Mapping[_Key, Contrast] = getattr(setting, part)
     row = PUBLISHED if row == TUNED and setting.methods.get(TUNED) == setting.methods[PUBLISHED] else row
-    return [each.outcome for (label, _), each in cells.items() if label == row]
+    return {pattern: each for (label, pattern), each in cells.items() if label == row}
+
+
+def outcomes(setting: Setting, row: str, part: str, *, pinned: bool | None = None) -> list[str]:
+    """Outcomes of a row of the tables by pattern.
+
+    Args:
+      pinned: only where the schedule of the row is pinned, or only where its weight moves; by default both.
+    """
+    method = setting.methods.get(row if part == "tuned" else PUBLISHED)
+    cells = cells_of(setting, row, part).items()
+    return [each.outcome for pattern, each in cells if pinned in (None, (method, pattern) in setting.pinned)]
 
 
 def overview(found: Sequence[Setting]) -> str:
     """Outcomes of AES on every task and carrier, counted over patterns."""
-    columns = {
-        "published minus chosen constant": (PUBLISHED, "tuned"),
-        "chosen kappa minus chosen constant": (TUNED, "tuned"),
-        "published minus baseline": (BASELINE, "published"),
-        "minus mean-matched (level)": (LEVEL, "published"),
-        "minus time-permuted (timing)": (TIMING, "published"),
-    }
     body = []
     for setting in found:
-        cells = [_counted(outcomes(setting, *column)) or "not in the grid" for column in columns.values()]
+        cells = [counted(outcomes(setting, *contrast)) or "not in the grid" for contrast in CONTRASTS.values()]
         body.append([f"`{setting.task}` {setting.methods[BASELINE]}, {setting.steps:,} steps", *cells])
-    return _markdown(["`aes`", *columns], body)
+    return markdown(["AES", *CONTRASTS], body)
 
 
-#: Rows of the verdict: words, then row and part of the tables.
-_VERDICT = {
+#: The contrasts of AES: words, then row and part of the tables.
+CONTRASTS = {
     "published, against the agent alone": (BASELINE, "published"),
     "published, against a tuned constant": (PUBLISHED, "tuned"),
     "kappa tuned, against a tuned constant": (TUNED, "tuned"),
     "level: published, against its mean-matched constant": (LEVEL, "published"),
     "timing: published, against its time-permuted weights": (TIMING, "published"),
-    "instead: `fixed+recent`, against a tuned constant": ("`fixed+recent`", "tuned"),
+}
+#: Columns of the verdict: words, then whether the weight is pinned, and whether the task is a robot.
+_GROUPS = {
+    "weight moves, small tasks": (False, False),
+    "weight moves, robots": (False, True),
+    "pinned, small tasks": (True, False),
+    "pinned, robots": (True, True),
 }
 
 
 def verdict(found: Sequence[Setting]) -> str:
-    """Outcomes by carrier, over patterns and tasks at their longest horizon."""
+    """Outcomes over carriers, patterns and tasks at their longest horizon, apart for moving and pinned weights."""
     body = []
-    for words, (row, part) in _VERDICT.items():
+    for words, (row, part) in CONTRASTS.items():
         line = [words]
-        for carrier in CARRIERS:
-            own = (setting for setting in _longest(found) if setting.methods[BASELINE] == carrier)
-            counted = [outcome for setting in own for outcome in outcomes(setting, row, part)]
-            line.append(_counted(counted) or "not in the grid")
+        for pinned, robot in _GROUPS.values():
+            settings = (each for each in longest(found) if each.is_robot == robot)
+            chosen = [outcome for each in settings for outcome in outcomes(each, row, part, pinned=pinned)]
+            line.append(counted(chosen) or "none")
         body.append(line)
-    return _markdown(["AES", *CARRIERS], body)
+    return markdown(["AES", *_GROUPS], body)
 
 
 def by_metric(runs: pl.DataFrame) -> str:
     """Outcomes in the paper's metrics, over all carriers, patterns and tasks at their longest horizon."""
-    found = [list(settings(runs, metric)) for metric in METRICS.values()]
+    found = [longest(list(settings(runs, metric))) for metric in METRICS.values()]
     body = []
-    for words, (row, part) in _VERDICT.items():
-        counted = ([outcome for each in _longest(own) for outcome in outcomes(each, row, part)] for own in found)
-        body.append([words, *map(_counted, counted)])
-    return _markdown(["AES", *METRICS], body)
+    for (words, (row, part)), (weight, pinned) in product(CONTRASTS.items(), {"moves": False, "pinned": True}.items()):
+        groups = ([outcome for each in own for outcome in outcomes(each, row, part, pinned=pinned)] for own in found)
+        body.append([f"{words}; {weight}", *map(counted, groups)])
+    return markdown(["AES; weight", *METRICS], body)
 
 
-def _longest(found: Sequence[Setting]) -> list[Setting]:
+def longest(found: Sequence[Setting]) -> list[Setting]:
     """Each task and carrier at its longest horizon."""
     return list({(each.task, each.carrier): each for each in sorted(found, key=lambda each: each.steps)}.values())
 
@@ -294,7 +311,7 @@ def tables_of(setting: Setting) -> str:
     head, parts = ["no drift" if pattern == STEADY else pattern for pattern in setting.patterns], [f"### {title}"]
     if setting.tuned:
         methods = methods_of(runs)
-        kappa = number(_kappa(methods[setting.methods[TUNED]]))
+        kappa = number(kappa_of(methods[setting.methods[TUNED]]))
         rules = [name for name, method in methods.items() if method.follows("aes")]
         constants = [name for name, method in methods.items() if method.follows("fixed") and weights[name] > 0.0]
         read = (
@@ -307,7 +324,7 @@ def tables_of(setting: Setting) -> str:
         means = dict(level.group_by("pattern").agg(pl.col("mean_return").mean()).iter_rows())
         body = [["mean return of the constant", *(f"{means[pattern]:.1f}" for pattern in setting.patterns)]]
         body += _rows(setting, setting.tuned, setting.methods)
-        parts += [f"*{read}*", _markdown(["minus the chosen constant", *head], body)]
+        parts += [f"*{read}*", markdown(["minus the chosen constant", *head], body)]
     published = runs.filter(method=setting.methods[PUBLISHED])
     clipped = f"at its upper clip in {100 * published['saturation_max'].to_numpy().mean():.0f} % of the updates."
     seeds = "All ten seeds" if setting.tuned else f"All {runs['seed'].n_unique()} seeds"
@@ -321,7 +338,7 @@ def tables_of(setting: Setting) -> str:
         f"{setting.margin}"
     )
     rest = _rows(setting, setting.published, dict.fromkeys(row for row, _ in setting.published))
-    parts += [f"*{read}*", _markdown(["published `aes` minus", *head], rest)]
+    parts += [f"*{read}*", markdown(["published `aes` minus", *head], rest)]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
@@ -340,7 +357,8 @@ def _rows(setting: Setting, cells: Mapping[_Key, Contrast], rows: Any) -> list[l
     return out
 
 
-def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A table whose first column is aligned left."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -364,7 +382,7 @@ def paper_tables(gathered: Gathered) -> str:
             }
             body.append([f"{family} {carrier}", *(_beside(own.filter(pattern=p), paper[p], 1.0, 2) for p in head)])
         head = ["carrier, then with `aes`", *("no drift" if p == STEADY else p for p in head)]
-        parts.append(f"**{title}: paper; ours**\n\n{_markdown(head, body)}")
+        parts.append(f"**{title}: paper; ours**\n\n{markdown(head, body)}")
     body = []
     for family, task in ((family, task) for family, tasks in TASKS.items() for task in tasks):
         line = [f"`{task}`"]
@@ -374,7 +392,7 @@ def paper_tables(gathered: Gathered) -> str:
             line.append(_beside(times.filter(task=task, carrier=carrier), paper, 100.0, 1))
         body.append(line)
     title = "Recovery after abrupt changes, % of training: paper; ours"
-    parts += [f"**{title}**\n\n{_markdown(['task', *CARRIERS], body)}"] if len(times) else []
+    parts += [f"**{title}**\n\n{markdown(['task', *CARRIERS], body)}"] if len(times) else []
     used = pl.concat([levels, drops, times]).select("task", "carrier", "rank").unique(["task", "carrier"], keep="last")
     idle = evidence.idle.join(evidence.runs.select("rank", "task").unique(), on="rank").select(used.columns)
     behind = [
@@ -383,7 +401,7 @@ def paper_tables(gathered: Gathered) -> str:
         for t, c, rank in frame.sort("task", "carrier", "rank").iter_rows()
     ]
     head = ["runs", "steps", "seeds", "begin", "drift", "untrained policy", "last tenth", "random policy", "tables"]
-    return "\n".join([*parts, _markdown(head, behind)])
+    return "\n".join([*parts, markdown(head, behind)])
 
 
 def _beside(found: pl.DataFrame, paper: Sequence[Any], factor: float, places: int) -> str:
@@ -404,6 +422,13 @@ def _scale(runs: pl.DataFrame) -> list[str]:
     return [f"{first['steps']:,}", str(runs["seed"].n_unique()), begin, drift, *levels, f"{first['floor']:,.0f}"]
 
 
+def _differ(evidence: Evidence, carrier: str, methods: Iterable[str]) -> bool:
+    """Whether the runs of these methods differ; identical ones, of a pinned weight, would count once per row."""
+    places = expected(PATTERNS, [carrier], TASKS["toy"])
+    levels = (evidence.pairs(Side((text,)), NOTHING, "mean_return", places)["first"].to_list() for text in methods)
+    return len(set(map(tuple, levels))) > 1
+
+
 def appendix_tables(gathered: Gathered) -> str:
     """The paper's tables of Appendix B, ours beside the paper's; empty where nothing of them was trained."""
     evidence, parts = Evidence(gathered), []
@@ -415,7 +440,8 @@ def appendix_tables(gathered: Gathered) -> str:
         carriers = [carrier for carrier in CARRIERS if carrier in {each for each, _ in full}]
         kept = evidence.runs.filter(pl.col("rank").is_in([rank for _, rank in full])).drop("rank", "label")
         own = Evidence(gathered._replace(runs=kept))
-        for (name, text), printed in zip(rows.items(), paper_table(table), strict=True):
+        carriers = [carrier for carrier in carriers if _differ(own, carrier, rows.values())]
+        for (name, text), printed in zip(rows.items() if carriers else (), paper_table(table), strict=bool(carriers)):
             line, count = [name], 0
             for metric, column in (("nauc_task_safe", "nauc"), ("drop_run_safe", "drop_ratio")):
                 found = own.pairs(Side((text,)), NOTHING, metric, expected(PATTERNS, carriers, TASKS["toy"]))
@@ -425,54 +451,5 @@ def appendix_tables(gathered: Gathered) -> str:
             body.append([*line, str(count)])
         if carriers:
             head = [table, "nAUC: paper", "ours", "DropRatio: paper", "ours", f"settings of {', '.join(carriers)}"]
-            parts.append(_markdown(head, body))
+            parts.append(markdown(head, body))
     return "\n".join(parts)
-
-
-#: Kinds of points in the figure: legend, mark, test of the method.
-_POINTS = (
-    ("constants", "o", lambda method: method.follows("fixed")),
-    ("aes, four kappas", "s", lambda method: method.follows("aes")),
-    ("aes, mean-matched", "D", lambda method: _plays(method, "constant_at_mean")),
-    ("aes, time-permuted", "X", lambda method: _plays(method, "permuted")),
-    ("aes_r", "^", lambda method: method.follows("aes_r")),
-    ("SAC's own tuning", "*", lambda method: method.follows("auto")),
-)
-
-
-def figure(runs: pl.DataFrame, path: Path, task: str = "toy", pattern: str = "abrupt") -> None:
-    """Draw mean return against mean entropy weight, a panel per carrier, with 95 % t intervals over seeds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure as Canvas
-
-    own = runs.filter(_IN_GRID, task=task, pattern=pattern)
-    canvas, legend = Canvas(figsize=(9.6, 4.2), layout="constrained"), {}
-    axes = canvas.subplots(1, 2)
-    for axis, carrier in zip(axes, ("sac", "ppo"), strict=True):
-        for _, part in own.filter(carrier=carrier).group_by("method", maintain_order=True):
-            method = method_of(part["definition"][0])
-            value, low, high = t_interval(part["mean_return"].to_numpy())
-            weight = part["mean_entropy_weight"].mean()
-            if weight == 0.0:  # has no place on a logarithmic axis
-                legend["constant 0"] = axis.axhline(value, color=REFERENCE_INK, lw=0.9, ls="--", zorder=1)
-                continue
-            for colour, (label, mark, test) in zip(PALETTE, _POINTS, strict=False):
-                if test(method):
-                    height = [[value - low], [high - value]]
-                    legend[label] = axis.errorbar(weight, value, height, fmt=mark, color=colour, ms=6, lw=1.0)
-                    kappa = f"κ {number(_kappa(method))}" if method.follows("aes") else ""
-                    below = {"xytext": (0, -10), "textcoords": "offset points", "ha": "center"}
-                    axis.annotate(kappa, (weight, low), fontsize=8, color=colour, **below)
-        axis.set_xscale("log")
-        axis.margins(x=0.12)
-        axis.set_title(carrier.upper(), fontsize=10, fontweight="bold", loc="left")
-        axis.set_xlabel("mean entropy weight, reward per nat", fontsize=8)
-        axis.grid(True, color="#e6e6e6", lw=0.6)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(labelsize=8)
-    axes[0].set_ylabel("mean return", fontsize=9)
-    canvas.legend(list(legend.values()), list(legend), loc="outside lower center", ncols=7, fontsize=8, frameon=False)
-    store.write_bytes(path, canvas_to_files(canvas, 120).png)

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.measure.comparisons import ENOUGH
+from experiments.measure.stats import detectable, pairs_for
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared, floor_of, optimum_of, results_bytes
 from experiments.study.program import Plan
@@ -64,12 +66,23 @@ def forecast(plan: Plan, prepared: Sequence[Prepared], seconds: float = 10.0) ->
         f"memory in all: about {_mib(process + widest + results)}: {_mib(process)} of the process in this trial, "
         f"{_mib(widest)} for a checkpoint, {_mib(results)} of results"
     )
+    lines.append(power(plan))
     if apart:
         return [*lines, f"no time is estimated: {config.task} runs in another simulator, which was not started"]
     total += _timed(lambda: floor_of(plan.world))[0] + _timed(lambda: optimum_of(plan.world, config))[0]
     clock = f"{total / 3600:.1f} h" if total > 5400 else f"{total / 60:.1f} min"
     where = f"{len(devices)} {devices[0].platform} device{'s' * (len(devices) > 1)}"
     return [*lines, f"estimated: {total:.0f} s ({clock}) on {where}, without the report; nothing was written"]
+
+
+def power(plan: Plan) -> str:
+    """The differences that the seeds of a study detect with probability 0.8, and the seeds that others need."""
+    seeds, methods = len(plan.config.seeds), sum(not row.method.is_baseline for row in plan.rows)
+    tests = max(1, methods * len(plan.config.patterns))
+    sizes = " and ".join(f"{detectable(seeds, count):.2g} ({count})" for count in (1, tests))
+    now = f"{seeds} seeds detect differences of {sizes}" if seeds >= ENOUGH else f"{seeds} seeds decide nothing"
+    needed = " and ".join(f"{size:g} needs {pairs_for(size, tests)}" for size in (1.0, 0.5))
+    return f"power 0.8, differences in standard deviations (tests after Holm): {now}; {needed} ({tests})"
 
 
 def trial(prepared: Prepared, seconds: float) -> Seconds:

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.measure.comparisons import contrasts
 from experiments.measure.stats import detectable
-from experiments.paper import design, record, tables
+from experiments.paper import design, early, figures, record, tables
 from experiments.paper.evidence import ZERO_ACTIONS, having
 from experiments.study import store
 from experiments.study.codec import encode
@@ -21,14 +21,15 @@ from tests.experiments.report.pages import save
 from tests.pages import ROOT
 
 RECORD = record.read()
-SETTINGS = {(each.task, each.carrier): each for each in tables.settings(RECORD.runs)}
+GRID = list(tables.settings(RECORD.runs))
+SETTINGS = {(each.task, each.carrier): each for each in GRID}
 
 
 def text(page):
     return " ".join((ROOT / page).read_text().split())
 
 
-PAGE = text("docs/results.md")
+PAGE, README = text("docs/results.md"), text("README.md")
 
 
 def cell(setting, part, row, pattern):
@@ -184,8 +185,14 @@ def test_the_page_states_the_outcomes():
     assert f"{counts}, worse in {newer.count('worse')}" in text("docs/choose.md")
     assert f"better {counts} of four small tasks" in text("README.md")
     tuned = [each for s in SETTINGS.values() for each in tables.outcomes(s, tables.TUNED, "tuned")]
-    better, worse = tuned.count("better"), tuned.count("worse")
-    assert f"better than the chosen constant in {better} of {len(tuned)} settings, worse in {worse}." in PAGE
+    moving = [each for s in SETTINGS.values() for each in tables.outcomes(s, tables.TUNED, "tuned", pinned=False)]
+    better, worse, rest = moving.count("better"), moving.count("worse"), len(tuned) - len(moving)
+    counts = f"{better} of {len(moving)} settings"
+    assert f"better than the chosen constant in {counts} where the weight moves, worse in {worse};" in PAGE
+    assert f"of the other {rest} none differs." in PAGE
+    assert (better, worse) == (tuned.count("better"), tuned.count("worse"))
+    undecided = moving.count("undecided")
+    assert f"more than a tuned constant in {counts}, by less than 0.5 of 45 to 47; {undecided} are undecided." in README
     gains = SETTINGS["toy", "sac"].tuned.items()
     gains = [each for (row, _), each in gains if (row, each.outcome) == (tables.TUNED, "better")]
     assert len(gains) == better
@@ -197,21 +204,37 @@ def test_the_page_states_the_outcomes():
         assert (own["better"], own["worse"]) == (0, 0)
         assert own == {"equal": own.total()}  # pinned
         assert f"four tasks: AES is pinned in {own.total()} of {own.total()} settings" in PAGE
-    level = outcomes("published", tables.LEVEL, "sac", "ppo")
-    better, worse, total = level["better"], level["worse"], level.total()
-    counts = f"{better} of {total} settings"
-    assert f"better than a constant weight of equal mean in {counts} and worse in {worse}." in PAGE
-    assert f"a constant weight of equal mean: better in {counts}, worse in {worse}." in text("README.md")
+    level, alone = (
+        [each for s in tables.longest(GRID) for each in tables.outcomes(s, row, "published", pinned=False)]
+        for row in (tables.LEVEL, tables.BASELINE)
+    )
+    better, worse = level.count("better"), level.count("worse")
+    assert f"better than a constant weight of equal mean in {better} of {len(level)} such settings" in PAGE
+    counts = f"better than a constant weight of equal mean in {better} of {len(level)} settings, worse in {worse}"
+    assert f"{counts} and equivalent in {level.count('equivalent')}." in README
+    better, worse, moving = alone.count("better"), alone.count("worse"), len(alone)
+    assert f"in {moving} settings of small tasks, AES is worse than the agent alone in {worse} and better" in README
+    assert (
+        f"in the {moving} settings where the weight moves, AES is worse than the agent alone in {worse}"
+        in PAGE.lower().replace("aes", "AES")
+    )
+    every = [each for s in tables.longest(GRID) for each in tables.outcomes(s, tables.BASELINE, "published")]
+    assert f"In {len(every) - moving} of {len(every)} settings, and in every one of a robot," in README
+    assert not any(
+        tables.outcomes(s, tables.BASELINE, "published", pinned=False) for s in GRID if s.is_robot
+    )  # nothing is known about moving weights on robots
     assert outcomes("published", tables.BASELINE, "sac", task="toy") == {"better": 5, "worse": 1}
     assert cell(SETTINGS["toy", "sac"], "published", tables.BASELINE, "steady").outcome == "worse"
     assert outcomes("published", tables.BASELINE, "sql", task="toy") == {"better": 1, "worse": 3, "undecided": 2}
     assert outcomes("published", tables.BASELINE, "meow", task="toy") == {"worse": 5, "undecided": 1}
     for metric, row, part, sentence in (
-        ("drop_run_safe", tables.LEVEL, "published", "In DropRatio AES is better than its mean-matched constant in {}"),
+        ("drop_run_safe", tables.LEVEL, "published", "than its mean-matched constant in DropRatio in {}"),
         ("recovery", tables.LEVEL, "published", "in recovery in {}"),
+        ("drop_run_safe", tables.BASELINE, "published", "better in DropRatio in {}"),
         ("drop_run_safe", "`fixed+recent`", "tuned", "`fixed+recent` lowers DropRatio in {}"),
     ):
-        found = [each for s in tables.settings(RECORD.runs, metric) for each in tables.outcomes(s, row, part)]
+        own = tables.longest(list(tables.settings(RECORD.runs, metric)))
+        found = [each for s in own for each in tables.outcomes(s, row, part, pinned=False)]
         assert sentence.format(f"{found.count('better')} of {len(found)}") in PAGE
     worse = [outcomes("published", tables.BASELINE, "sql", task=t)["worse"] for t in ("reacher", "cartpole_swingup")]
     assert sum(worse) == 11
@@ -271,8 +294,89 @@ def test_the_page_counts_the_outcomes_of_resets_after_detections():
     assert counts in text("docs/what_helps.md")
 
 
-def test_its_picture_is_drawn_from_the_record(tmp_path):
-    tables.figure(RECORD.runs, tmp_path / "kappa.png")
-    drawn, stored = (matplotlib.image.imread(folder / "kappa.png") for folder in (tmp_path, ROOT / "docs"))
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [
+        ("overview", lambda path: figures.overview(GRID, path)),
+        ("kappa", lambda path: figures.kappa(GRID, path)),
+        ("response", lambda path: figures.response(GRID, RECORD.curves, path)),
+    ],
+)
+def test_a_picture_is_drawn_from_the_record(name, draw, tmp_path):
+    draw(tmp_path / f"{name}.png")
+    drawn, stored = (matplotlib.image.imread(folder / f"{name}.png") for folder in (tmp_path, ROOT / "docs"))
     assert drawn.shape == stored.shape
     assert np.abs(drawn - stored).mean() < 0.01
+
+
+def test_the_picture_of_weights_draws_the_runs_of_the_tables_as_its_caption_says():
+    toy = RECORD.runs.filter(task="toy")
+    other = toy.filter(carrier="ppo").with_columns(steps=pl.lit(40_000, pl.Int64), method="other " + pl.col("method"))
+    few = other.filter(pl.col("seed") <= 5)
+    studies = [few.with_columns(study=pl.lit(name)) for name in ("appendix-toy", "B-toy")]  # another horizon
+    for setting in tables.longest(list(tables.settings(pl.concat([toy, *studies])))):
+        if setting.carrier in ("sac", "ppo"):
+            drawn = list(figures.points(setting, "abrupt"))
+            assert {point.seeds for point in drawn} == {10}
+            assert setting.steps == 100_000
+            assert {point.method for point in drawn} <= set(setting.runs["method"])
+            assert not any("other" in point.method for point in drawn)
+    for page in ("README.md", "docs/results.md"):
+        assert "*Toy task, 100,000 steps, abrupt drift, ten seeds" in text(page)
+
+
+def test_pinned_settings_are_counted_apart_and_equal_to_their_controls():
+    toy = RECORD.runs.filter(task="toy", carrier="sac")
+    aes = (pl.col("method") == "SAC+AES") & (pl.col("pattern") != "abrupt")
+    (setting,) = tables.settings(toy.with_columns(saturation_max=pl.when(aes).then(0.95).otherwise("saturation_max")))
+    moves, pinned = (tables.outcomes(setting, tables.LEVEL, "published", pinned=which) for which in (False, True))
+    assert (moves, set(pinned), len(pinned)) == (["equivalent"], {"equal"}, 5)
+    assert "| level: published, against its mean-matched constant | 1 equivalent | none | 5 equal | none |" in (
+        tables.verdict([setting])
+    )
+    rows = {row.label: row for row in figures.overview_rows([setting])["published, against the agent alone"]}
+    assert rows["toy SAC"].pinned == {"steady", "linear", "periodic", "mixed", "sawtooth"}
+    assert rows["toy SAC"].cells["abrupt"] == setting.published[tables.BASELINE, "abrupt"]
+
+
+def test_the_overview_has_every_contrast_of_the_verdict():
+    drawn = figures.overview_rows(GRID)
+    for words, (row, part) in tables.CONTRASTS.items():
+        counted = Counter(each.outcome for own in drawn[words] for each in own.cells.values())
+        assert counted == Counter(each for s in tables.longest(GRID) for each in tables.outcomes(s, row, part))
+
+
+def test_the_weight_responds_less_to_later_changes():
+    weight = [1.0, 1.0, 1.1, 1.1, 1.0, 1.0]  # at 20, 40, ... % of the run
+    run = pl.DataFrame({"seed": 1, "step": range(0, 101, 10), "entropy_weight": np.repeat(weight, 2)[:11]})
+    np.testing.assert_allclose(figures.rises(run, 100.0), [0.1, 0.0, 0.0, 0.0], atol=1e-12)
+    rises = figures.responses(GRID, RECORD.curves)
+    toy, sawtooth, steady = ([f"{100 * rise:.1f}".replace("-0.0", "0.0") for rise in own] for own in rises.values())
+    assert f"abrupt drift: {', '.join(toy[:3])} and {toy[3]} % after the four changes." in PAGE
+    assert f"sawtooth: {', '.join(sawtooth[:3])} and {sawtooth[3]} %;" in PAGE
+    assert f"without drift {', '.join(steady[:3])} and {steady[3]} %." in PAGE
+
+
+def test_early_tuning_chooses_on_the_beginning_and_compares_on_the_rest():
+    runs = RECORD.runs.filter(task="toy", carrier="ppo", pattern="steady")
+    constants = {"PPO+fixed[base=0.003]": (9.0, 1.0), "PPO": (1.0, 5.0)}  # before and after 10 % of the run
+    ends = pl.DataFrame(
+        [(name, *ends) for name, ends in (constants | {"PPO+AES": (4.0, 3.0)}).items()],
+        ["method", "begin", "end"],
+        orient="row",
+    )
+    keys = ["study", "method", "pattern", "seed"]
+    few = runs.join(ends.select("method"), on="method", how="semi").select(*keys).join(ends, on="method")
+    rows = few.join(pl.DataFrame({"step": [0, 5_000, 10_000, 10_001, 100_000]}), how="cross")
+    value = pl.when(pl.col("step") <= 10_000).then("begin").otherwise("end")
+    curves = rows.with_columns(return_mean=value + pl.col("seed") * 1e-3)
+    halves = early.parts(curves, 10_000).group_by("method").agg(pl.col("early", "late").mean())
+    for name, begin, end in ends.iter_rows():
+        row = halves.row(by_predicate=pl.col("method") == name, named=True)
+        assert (row["early"], row["late"]) == (pytest.approx(begin, abs=0.02), pytest.approx(end, abs=0.02))
+    setting = SETTINGS["toy", "ppo"]
+    setting = setting._replace(runs=setting.runs.filter(pl.col("method").is_in(ends["method"]), pattern="steady"))
+    result = early.early(setting, curves, 0.1)
+    assert result.weight == pytest.approx(0.003)  # best before
+    assert result.contrasts["steady"].interval.value == pytest.approx(2.0, abs=0.02)
+    assert result.costs == [0.0, pytest.approx(4.0, abs=0.02)]

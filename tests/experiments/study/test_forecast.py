@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from experiments.cli import main
-from experiments.session.forecast import Seconds, forecast, shortened
+from experiments.measure.stats import detectable
+from experiments.session.forecast import Seconds, forecast, power, shortened
 from experiments.study.prepare import prepare, results_bytes
 from experiments.study.program import Plan
 from tests.experiments.configs import config_of
@@ -32,6 +33,23 @@ def test_sizes_are_those_of_the_study_and_the_memory_adds_up():
     assert process > 100.0  # JAX alone
     assert results == pytest.approx(results_bytes(config, 3) / 2**20, rel=1e-3)
     assert Seconds(3.5, 4.0, 0.25).total(3, 10) == 3.5 + 3 * (10 * 4 + 11 * 0.25)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ("1:5", "5 seeds detect differences of 1.7 (1) and 2.5 (4);"),
+        ("1:10", "10 seeds detect differences of 1 (1) and 1.3 (4);"),
+        ("1:4", "4 seeds decide nothing;"),
+    ],
+)
+def test_a_forecast_has_the_power_of_the_seeds_and_the_seeds_that_a_difference_needs(seeds, words):
+    plan = Plan(small_config(patterns="steady,abrupt", schedules="baseline,aes,fixed", seeds=seeds))
+    line = power(plan)
+    assert words in line
+    ones, halves = map(int, re.findall(r"needs (\d+)", line))
+    assert detectable(ones, 4) <= 1.0 < detectable(ones - 1, 4)  # two methods, two patterns
+    assert detectable(halves, 4) <= 0.5 < detectable(halves - 1, 4)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,221 @@
+"""Pictures of a record: outcomes of all settings, return against weight, response of the weight to changes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from experiments.measure.comparisons import DECIDED, EQUAL, EQUIVALENT, Contrast
+from experiments.measure.stats import Interval, t_interval
+from experiments.measure.study import STEADY
+from experiments.paper.record import method_of
+from experiments.paper.tables import BASELINE, CONTRASTS, PUBLISHED, Setting, cells_of, kappa_of, longest, plays
+from experiments.report.draw import canvas_to_files
+from experiments.report.plots import PALETTE, REFERENCE_INK
+from experiments.report.verdicts import SIGNS
+from experiments.study import store
+from experiments.study.text import number
+
+_COLUMNS = (STEADY, "abrupt", "linear", "periodic", "mixed", "sawtooth")
+_SAME = {"mixed_release": "mixed"}  # on the authors' toy task
+_FULL = 0.2  # share of the gain at which the colour is full
+_WIDTH = 4.0  # inches, so that a telephone shows the text without enlarging
+
+
+def _canvas(height: float, rows: int = 1):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure as Canvas
+
+    canvas = Canvas(figsize=(_WIDTH, height), layout="constrained")
+    return canvas, canvas.subplots(rows, 1, squeeze=False)[:, 0]
+
+
+class Row(NamedTuple):
+    """A task and carrier in one contrast of the overview."""
+
+    label: str
+    cells: Mapping[str, Contrast]  # by pattern
+    pinned: set[str]  # patterns under which the schedule is pinned
+
+
+def overview_rows(found: Sequence[Setting]) -> dict[str, list[Row]]:
+    """Rows of the overview under every contrast of AES; tasks and carriers at their longest horizon."""
+    rows: dict[str, list[Row]] = {}
+    for words, (row, part) in CONTRASTS.items():
+        for setting in sorted(longest(found), key=lambda setting: (setting.is_robot, setting.task)):
+            method = setting.methods.get(row if part == "tuned" else PUBLISHED)
+            cells = {_SAME.get(name, name): each for name, each in cells_of(setting, row, part).items()}
+            pinned = {_SAME.get(pattern, pattern) for name, pattern in setting.pinned if name == method}
+            if cells:
+                label = f"{setting.task.removeprefix('isaac_')} {setting.methods[BASELINE]}"
+                label = f"Isaac {label}" if setting.task.startswith("isaac_") else label
+                rows.setdefault(words, []).append(Row(label, cells, pinned))
+    return rows
+
+
+def overview(found: Sequence[Setting], path: Path) -> None:
+    """Draw the heat map of all settings: difference in % of the agent's gain, decided outcomes, pinned weights."""
+    from matplotlib.patches import Rectangle
+
+    sections = overview_rows(found)
+    height = sum(len(rows) + 1.6 for rows in sections.values())
+    canvas, (axis,) = _canvas(0.155 * height + 0.2)
+    at, labels = 0.0, {}
+    for words, rows in sections.items():
+        axis.text(len(_COLUMNS) - 0.5, at + 0.3, words, fontsize=7.5, fontweight="bold", va="center", ha="right")
+        at += 1.2
+        for row in rows:
+            labels[at] = row.label
+            for column, pattern in enumerate(_COLUMNS):
+                if (contrast := row.cells.get(pattern)) is None:
+                    continue
+                share = contrast.interval.value / contrast.gain
+                text, decided = _cell(contrast, share), contrast.outcome in DECIDED
+                axis.add_patch(Rectangle((column - 0.48, at - 0.46), 0.96, 0.92, color=_colour(share)))
+                pinned = pattern in row.pinned
+                ink = {"color": "#444444" if pinned else "black", "fontstyle": "italic" if pinned else "normal"}
+                weight = "bold" if decided else "normal"
+                axis.text(column, at, text, ha="center", va="center", fontsize=6.5, fontweight=weight, **ink)
+            at += 1.0
+        at += 0.4
+    axis.set(xlim=(-0.5, len(_COLUMNS) - 0.5), ylim=(at, -0.3))
+    axis.set_yticks(list(labels), list(labels.values()), fontsize=7)
+    axis.set_xticks(range(len(_COLUMNS)), ["no drift", *_COLUMNS[1:]], fontsize=7)
+    axis.tick_params(length=0, top=True, labeltop=True, labelbottom=True)
+    axis.spines[:].set_visible(False)
+    store.write_bytes(path, canvas_to_files(canvas, 160).png)
+
+
+def _cell(contrast: Contrast, share: float) -> str:
+    """A difference in % of the gain, with the sign of its outcome unless undecided."""
+    sign = SIGNS[contrast.outcome] if contrast.outcome in (*DECIDED, EQUAL, EQUIVALENT) else ""
+    percent = f"{100 * share:+.0f}".replace("-", "\N{MINUS SIGN}") if np.isfinite(share) else ""
+    return f"{sign} {'0' if percent[1:] == '0' else percent}".strip() or "·"
+
+
+def _colour(share: float) -> str | tuple:
+    """Blue for gains, orange for losses, paler towards zero; grey without a gain to compare with."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("", ["#E08A4A", "#FFFFFF", "#5B9BD5"])
+    return colours(0.5 + 0.5 * float(np.clip(share / _FULL, -1, 1))) if np.isfinite(share) else "#E4E4E4"
+
+
+class Point(NamedTuple):
+    """A method in the picture of return against weight."""
+
+    method: str
+    weight: float  # mean, reward per nat
+    interval: Interval  # of the mean return
+    seeds: int
+    kind: int  # index of `_POINTS`; -1: a weight of zero, which has no place on a logarithmic axis
+
+
+#: Kinds of points: legend, mark, test of the method.
+_POINTS = (
+    ("constants", "o", lambda method: method.follows("fixed")),
+    ("aes, four kappas", "s", lambda method: method.follows("aes")),
+    ("aes, mean-matched", "D", lambda method: plays(method, "constant_at_mean")),
+    ("aes, time-permuted", "X", lambda method: plays(method, "permuted")),
+    ("aes_r", "^", lambda method: method.follows("aes_r")),
+    ("SAC's own tuning", "*", lambda method: method.follows("auto")),
+)
+
+
+def points(setting: Setting, pattern: str) -> Iterator[Point]:
+    """The methods of a setting without adaptations."""
+    for (name,), runs in setting.runs.filter(pattern=pattern).group_by("method", maintain_order=True):
+        method, weight = method_of(runs["definition"][0]), runs["mean_entropy_weight"].mean()
+        kinds = [at for at, (_, _, test) in enumerate(_POINTS) if test(method)]
+        if kinds:
+            interval = t_interval(runs["mean_return"].to_numpy())
+            yield Point(str(name), weight, interval, runs["seed"].n_unique(), kinds[0] if weight else -1)
+
+
+def kappa(found: Sequence[Setting], path: Path, task: str = "toy", pattern: str = "abrupt") -> None:
+    """Draw mean return against mean entropy weight, a panel for SAC and PPO, with 95 % t intervals over seeds."""
+    canvas, axes = _canvas(5.6, 2)
+    legend = {}
+    settings = {each.carrier: each for each in longest(found) if each.task == task}
+    for axis, carrier in zip(axes, ("sac", "ppo"), strict=True):
+        for point in points(settings[carrier], pattern):
+            value, low, high = point.interval
+            if point.kind < 0:
+                legend["constant 0"] = axis.axhline(value, color=REFERENCE_INK, lw=0.9, ls="--", zorder=1)
+                continue
+            (label, mark, _), colour = _POINTS[point.kind], PALETTE[point.kind]
+            height = [[value - low], [high - value]]
+            legend[label] = axis.errorbar(point.weight, value, height, fmt=mark, color=colour, ms=6, lw=1.0)
+            if mark == "s":
+                definition = settings[carrier].runs.filter(method=point.method)["definition"][0]
+                below = {"xytext": (0, -10), "textcoords": "offset points", "ha": "center"}
+                text = f"κ {number(kappa_of(method_of(definition)))}"
+                axis.annotate(text, (point.weight, low), fontsize=8, color=colour, **below)
+        axis.set_xscale("log")
+        axis.margins(x=0.12, y=0.12)
+        _frame(axis, f"{carrier.upper()}: mean return", "mean entropy weight, reward per nat")
+    canvas.legend(list(legend.values()), list(legend), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    store.write_bytes(path, canvas_to_files(canvas, 160).png)
+
+
+def _frame(axis, title: str, horizontal: str) -> None:
+    axis.set_title(title, fontsize=9, fontweight="bold", loc="left")
+    axis.set_xlabel(horizontal, fontsize=8)
+    axis.grid(True, color="#e6e6e6", lw=0.6)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(labelsize=8)
+
+
+def rises(curves: pl.DataFrame, horizon: float, segments: int = 5) -> np.ndarray:
+    """(segments - 1,) relative rises of the entropy weight after every change, mean over seeds.
+
+    Per seed the largest weight in the segment that begins at the change, over the weight at the change, minus 1.
+
+    Args:
+      curves: of one method under one pattern, a row per seed and evaluation.
+      horizon: environment steps.
+    """
+    changes = np.arange(1, segments + 1) * horizon / segments
+    seeds = []
+    for _, run in curves.drop_nulls("entropy_weight").sort("step").group_by("seed", maintain_order=True):
+        step, weight = run["step"].to_numpy(), run["entropy_weight"].to_numpy()
+        seeds.append(
+            [np.max(weight[(step > a) & (step <= b)]) / weight[step <= a][-1] - 1 for a, b in pairwise(changes)]
+        )
+    return np.mean(seeds, axis=0)
+
+
+#: Lines of the response: label, task, pattern.
+RESPONSES = {
+    "toy, abrupt": ("toy", "abrupt"),
+    "reacher, sawtooth": ("reacher", "sawtooth"),
+    "reacher, no drift": ("reacher", STEADY),
+}
+
+
+def responses(found: Sequence[Setting], curves: pl.DataFrame) -> dict[str, np.ndarray]:
+    """Rises of the weight of SAC with published AES after every change, by line of the picture."""
+    settings = {each.task: each for each in longest(found) if each.carrier == "sac"}
+    lines = {}
+    for label, (task, pattern) in RESPONSES.items():
+        own = settings[task].runs.filter(method=settings[task].methods[PUBLISHED], pattern=pattern)
+        same = own.select("study", "method", "pattern", "seed").unique()
+        lines[label] = rises(curves.join(same, on=same.columns, how="semi"), settings[task].steps)
+    return lines
+
+
+def response(found: Sequence[Setting], curves: pl.DataFrame, path: Path) -> None:
+    """Draw how much the weight of published AES rises after each change of a run."""
+    canvas, (axis,) = _canvas(2.6)
+    for colour, (label, rise) in zip(PALETTE, responses(found, curves).items(), strict=False):
+        axis.plot(range(1, len(rise) + 1), 100 * rise, marker="o", ms=5, lw=1.4, color=colour, label=label)
+    axis.set_xticks(range(1, 5))
+    _frame(axis, "rise of the entropy weight, %", "change of the drift, at 20, 40, 60 and 80 % of the run")
+    axis.legend(fontsize=8, frameon=False)
+    store.write_bytes(path, canvas_to_files(canvas, 160).png)
