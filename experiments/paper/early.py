@@ -38,7 +38,7 @@ def parts(curves: pl.DataFrame, split: float) -> pl.DataFrame:
         length=length, area=length * ((value + value.shift()) / 2).over(keys)
     )
     rows = rows.drop_nulls("length")
-    complete = split >= rows["step"].max()
+    complete = split >= rows["step"].to_numpy().max()
 
     def mean(part: pl.Expr) -> pl.Expr:
         return pl.col("area").filter(part).sum() / pl.col("length").filter(part).sum()

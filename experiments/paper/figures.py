@@ -130,7 +130,7 @@ _POINTS = (
 def points(setting: Setting, pattern: str) -> Iterator[Point]:
     """The methods of a setting without adaptations."""
     for (name,), runs in setting.runs.filter(pattern=pattern).group_by("method", maintain_order=True):
-        method, weight = method_of(runs["definition"][0]), runs["mean_entropy_weight"].mean()
+        method, weight = method_of(runs["definition"][0]), float(np.mean(runs["mean_entropy_weight"].to_numpy()))
         kinds = [at for at, (_, _, test) in enumerate(_POINTS) if test(method)]
         if kinds:
             interval = t_interval(runs["mean_return"].to_numpy())

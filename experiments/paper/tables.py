@@ -178,9 +178,9 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
         scored = scored.join(unclear(runs), on="method", how="anti")
     if metric != "mean_return":  # of changes alone, and without a margin
         scored, gain = scored.filter(pl.col("value").is_not_nan(), pl.col("pattern") != STEADY), float("nan")
-    weights = acted(runs)
-    found = (_contrasts(scored, weights, *chosen, gain) for chosen in ((tuned, REPORTING), (pairs, seeds)))
-    pinned = {place for place, each in weights.items() if each.pinned}
+    logs = acted(runs)
+    found = _contrasts(scored, logs, tuned, REPORTING, gain), _contrasts(scored, logs, pairs, seeds, gain)
+    pinned = {place for place, each in logs.items() if each.pinned}
     return Setting(task, steps, carrier, runs, methods, constant, gain, pinned, *found)
 
 
