@@ -7,13 +7,16 @@ options are traced, so that runs with other values share one program.
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from numbers import Number
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from jax.core import Tracer
+
+from aesjax.registry import unknown
 
 
 class Range(NamedTuple):
@@ -53,16 +56,22 @@ class Options(NamedTuple):
     required: tuple[str, ...]  # numbers without a default, set by the run
     others: frozenset[str]  # static parameters and the proxy
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.required, *self.defaults)
+
 
 @dataclass(eq=False)
 class Factory:
-    """A registered function with its options, called with options by name; one subclass per kind."""
+    """A registered function with its options, called with options by name for a `Made`; one subclass per kind."""
 
     kind: ClassVar[str]
     known_ranges: ClassVar[Mapping[str, Range]] = {}  # of all factories of the kind
     other_range: ClassVar[Range] = NUMBER  # of an option without a range
     static: ClassVar[tuple[str, ...]] = ("proxy",)  # parameters that are not options
     fillable: ClassVar[tuple[str, ...]] = ()  # options that the run sets, so that they need no default
+    usual: ClassVar[Mapping[str, float]] = {}  # values of options that neither the object nor its run sets
+    traits: ClassVar[tuple[str, ...]] = ("label",)  # attributes that a stored definition holds
 
     name: str
     make: Callable[..., Any] = field(repr=False)
@@ -73,11 +82,16 @@ class Factory:
         functools.update_wrapper(self, self.make, updated=())  # type: ignore  # for `help` and notebooks
 
     def __eq__(self, other: Any) -> bool:
-        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
-        return self is other or (type(self) is type(other) and all(_code(one) == _code(two) for one, two in pairs))
+        if type(self) is not type(other):
+            return False
+        return self is other or [*map(_code, self._values)] == [*map(_code, other._values)]
 
     def __hash__(self) -> int:
         return hash((type(self), self.name))
+
+    @property
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, item.name) for item in fields(self))
 
     def __reduce__(self) -> Any:
         """Pickle by module and name where possible, else by fields."""
@@ -86,7 +100,7 @@ class Factory:
             if self.__module__ != "__main__":  # cloudpickle's `__main__` is another module
                 return name
             self.make.__qualname__ = f"{name}.make"  # pickle finds the function here, because the decorator replaced it
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+        return type(self), self._values
 
     @classmethod
     def of(
@@ -96,8 +110,8 @@ class Factory:
         ranges: Mapping[str, Any] | None = None,
         static: Iterable[str] = (),
         **traits: Any,
-    ) -> Self:
-        """Make the factory of a function.
+    ) -> Any:
+        """Make the factory of a function; a factory is returned as it is, and None gives a decorator.
 
         Args:
           name: by default the function's.
@@ -108,32 +122,51 @@ class Factory:
         Raises:
           ValueError: not a function, a parameter without a value, or a range of an unknown option.
         """
-        own = str(name or getattr(make, "__name__", type(make).__name__))
-        options = _options_of(f"{cls.kind} '{own}'", make, {*cls.static, *static}, cls.fillable)
+        if make is None:
+            return functools.partial(cls.of, name=name, ranges=ranges, static=static, **traits)
+        if isinstance(make, cls):
+            return make
+        name = str(name or getattr(make, "__name__", type(make).__name__))
+        options = _options_of(f"{cls.kind} '{name}'", make, {*cls.static, *static}, cls.fillable)
         bounds = dict(ranges or {})
         for option, entry in bounds.items():
-            if option not in options.defaults and option not in options.required:
-                raise ValueError(f"{cls.kind} '{own}' declares a range of '{option}', but has no such option")
+            if option not in options.names:
+                raise ValueError(f"{cls.kind} '{name}' declares a range of '{option}', but has no such option")
             if not isinstance(entry, Range):
                 low, high = map(float, entry)
                 bounds[option] = Range(low, high, infinite=high == np.inf)
         if traits.get("label", "") is None:
-            traits["label"] = own.rpartition(":")[2]
-        return cls(own, make, options, bounds, **traits)
+            traits["label"] = name.rpartition(":")[2]
+        return cls(name, make, options, bounds, **traits)
+
+    @property
+    def options(self) -> Any:
+        """All options by name."""
+        return self.signature.defaults
+
+    @property
+    def accepts(self) -> Collection[str]:
+        """Names of arguments."""
+        return self.options
 
     @property
     def summary(self) -> str:
         """First line of the function's docstring, for listings."""
         return (inspect.getdoc(self.make) or "").partition("\n")[0].removesuffix(".")
 
-    def check(self, options: Mapping[str, Any]) -> None:
-        """Raise if a concrete value is outside its range; traced values are not read.
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raise for an unknown argument or a number outside its range; schedules and traced values are not read.
 
         Raises:
-          ValueError: naming the option, its value and what is allowed.
+          TypeError, ValueError: naming the argument, its value and what is allowed.
         """
+        concrete = {}
+        for name, value in given.items():
+            if name not in self.accepts:
+                raise TypeError(unknown(f"option of {self.kind} '{self.name}'", self.accepts, name))
+            if name in self.options and not isinstance(value, Tracer) and not hasattr(value, "init"):
+                concrete[name] = value
         ranges = {**self.known_ranges, **self.ranges}
-        concrete = {option: value for option, value in options.items() if not isinstance(value, Tracer)}
         for option, value in concrete.items():
             allowed, where = ranges.get(option, self.other_range), f"option '{option}' of {self.kind} '{self.name}'"
             try:
@@ -153,9 +186,35 @@ class Factory:
 
 
 class Made:
-    """An object made by a factory; objects with equal fields are equal, numbers compared as float32."""
+    """Base of dataclasses made by a factory; equal fields are equal objects, with numbers compared as float32."""
 
-    factory: Factory
+    factory: Any
+    given: Any  # arguments by name
+
+    def filled(self, facts: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        """The object with all of its options: the given ones, else the numbers of a run, else the defaults.
+
+        Args:
+          facts: the run's numbers by name.
+
+        Raises:
+          ValueError: an option has no value.
+        """
+        factory, names = self.factory, self.factory.signature.names
+        known = {**factory.usual, **factory.signature.defaults, **facts, **self.given}
+        if missing := [name for name in names if name not in known]:
+            text, example = " and ".join(missing), ", ".join(f"{name}=..." for name in missing)
+            raise ValueError(f"{factory.kind} '{factory.name}' needs a value of {text}: {factory.name}({example})")
+        return replace(self, given={name: known[name] for name in names} | self.given)  # type: ignore
+
+    def updated(self, options: Mapping[str, Any]) -> Self:
+        """The object with other numbers by option; ValueError for a number outside its range."""
+        given = {**self.given, **options}
+        self.factory.check(given)
+        return replace(self, given=given)  # type: ignore
+
+    def __repr__(self) -> str:
+        return f"{self.factory.name}({', '.join(f'{name}={value}' for name, value in self.given.items())})"
 
     def __eq__(self, other: Any) -> bool:
         return type(self) is type(other) and _equal(vars(self), vars(other))

@@ -13,15 +13,8 @@ from aesjax.types import AdaptationState, Array, DriftAdaptation, Levers, Signal
 
 #: Lever values without effect.
 NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0, updates=1.0)  # type: ignore
-#: Rule that combines two adaptations of one quantity.
-_JOIN: dict[str, Callable[[Array, Array], Array]] = {
-    "window": jnp.minimum,
-    "refresh": jnp.maximum,
-    "refresh_actor": jnp.maximum,
-    "refresh_units": jnp.maximum,
-    "rate": jnp.multiply,
-    "updates": jnp.maximum,
-}
+#: Rules that combine two adaptations of one lever; of the others the larger value is in force.
+_JOIN: dict[str, Callable[[Array, Array], Array]] = {"window": jnp.minimum, "rate": jnp.multiply}
 
 
 def driver_of(schedule: Schedule, adaptations: Sequence[Adaptation], given: Schedule | None = None) -> Schedule | None:
@@ -44,7 +37,7 @@ def driver_of(schedule: Schedule, adaptations: Sequence[Adaptation], given: Sche
         raise ValueError(f"signal '{given.factory.name}' drives adaptations, and '{rule}' has none that reads one")
     if not reads or given is None:
         return None
-    shared = {name: value for name, value in schedule.options.items() if name in given.factory.options}
+    shared = {name: value for name, value in schedule.options.items() if name in given.factory.signature.names}
     return Schedule(given.factory, {**shared, **given.given}, schedule.proxy if given.proxy is None else given.proxy)
 
 
@@ -105,7 +98,7 @@ def together(
             for lever, value in turned._asdict().items():
                 if value is not None:
                     mine = jnp.where(jnp.asarray(each.on) > 0, value, getattr(NEUTRAL, lever))
-                    values[lever] = _JOIN[lever](values[lever], mine.astype(jnp.float32))
+                    values[lever] = _JOIN.get(lever, jnp.maximum)(values[lever], mine.astype(jnp.float32))
         if played is not None:
             values = _playing(values, played, count, stored)
         if values["window"] is not None:

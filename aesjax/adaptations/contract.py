@@ -15,11 +15,9 @@ from aesjax.types import Array, Levers
 
 _RATIO = np.repeat(np.array([1.0, 3.0, 1.0], np.float32), (1000, 100, 900))  # (updates,) calm, a change, calm
 _SUPPLY = Supply(stored=400.0, arriving=4.0, capacity=5000.0, floor=20.0)
+#: Ranges of levers; the others are shares.
 _ALLOWED = {
     "window": Range(0.0, text="positive (inf: all transitions)", open_low=True, infinite=True),
-    "refresh": SHARE,
-    "refresh_actor": SHARE,
-    "refresh_units": SHARE,
     "rate": NOT_NEGATIVE,
     "updates": AT_LEAST_1,
 }
@@ -62,9 +60,9 @@ def check_adaptation(adaptation: Any) -> None:
     for lever, values in first.items():
         if values.shape != _RATIO.shape:
             raise ValueError(f"{name}: its lever '{lever}' must be a scalar; got shape {values.shape[1:]}")
-        wrong = [value for value in values if not _ALLOWED[lever].allows(value)]
-        if wrong:
-            raise ValueError(f"{name}: its lever '{lever}' must be {_ALLOWED[lever]}; got {wrong[0]:g}")
+        allowed = _ALLOWED.get(lever, SHARE)
+        if wrong := [value for value in values if not allowed.allows(value)]:
+            raise ValueError(f"{name}: its lever '{lever}' must be {allowed}; got {wrong[0]:g}")
         if not np.array_equal(values, again[lever]):
             raise ValueError(f"{name}: two equal runs differ in lever '{lever}'; keep all memory in the state")
     if all(np.all(values == getattr(NEUTRAL, lever)) for lever, values in first.items()):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.factory import AT_LEAST_1, FINITE, NOT_NEGATIVE, SHARE, Factory, Made, Range
-from aesjax.registry import Registry, unknown
+from aesjax.registry import Registry
 from aesjax.types import Array, Levers
 
 LEVERS = ("window", "refresh", "rate", "updates")  # of an adaptation; a schedule adjusts the entropy weight
@@ -76,16 +76,12 @@ class AdaptationFactory(Factory):
     kind = "adaptation"
     other_range = FINITE
     static = ("now", "memory")
+    traits = ("lever", "uses_signal", "units")
 
-    start: Callable[[], Any] = field(repr=False)  # memory before the first update
     lever: str  # of `LEVERS`
-    uses_signal: bool  # False: depends on the update count alone
-    units: bool  # re-initialises single units, not complete networks
-
-    @property
-    def options(self) -> Mapping[str, float]:
-        """Default values by option."""
-        return self.signature.defaults
+    uses_signal: bool = True  # False: depends on the update count alone
+    units: bool = False  # re-initialises single units, not complete networks
+    start: Callable[[], Any] = field(default=tuple, repr=False)  # memory before the first update
 
     def __call__(self, **given: Any) -> "Adaptation":
         """The adaptation with these options.
@@ -93,9 +89,6 @@ class AdaptationFactory(Factory):
         Raises:
           ValueError, TypeError: an option that it does not have, or a value outside its range.
         """
-        for name in given:
-            if name not in self.options:
-                raise TypeError(unknown(f"option of adaptation '{self.name}'", self.options, name))
         self.check(given)
         return Adaptation(self, given)
 
@@ -108,13 +101,6 @@ class Adaptation(Made):
     factory: AdaptationFactory
     given: Mapping[str, Any]
     on: Any = 1.0  # () float32; 0: a run of the same program without it
-
-    def filled(self) -> "Adaptation":
-        """The adaptation with all of its options: the given ones, else the defaults."""
-        return Adaptation(self.factory, {**self.factory.options, **self.given}, self.on)
-
-    def __repr__(self) -> str:
-        return f"{self.factory.name}({', '.join(f'{name}={value}' for name, value in self.given.items())})"
 
 
 def as_adaptation(
@@ -143,7 +129,7 @@ def as_adaptation(
     if lever not in LEVERS:
         raise ValueError(f"an adaptation adjusts one of {', '.join(LEVERS)}; got '{lever}'")
     traits = {"start": start, "lever": lever, "uses_signal": uses_signal, "units": units}
-    return partial(AdaptationFactory.of, name=name, ranges=ranges, **traits)
+    return AdaptationFactory.of(None, name, ranges, **traits)
 
 
 _POWER = {"power": NOT_NEGATIVE}

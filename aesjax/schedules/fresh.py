@@ -1,4 +1,4 @@
-"""The residuals of the newest transitions, in a ring that an agent carries: the source of `Signals.fresh_td_error`."""
+"""Rings of the newest rows that a scan carries; a ring of residuals is the source of `Signals.fresh_td_error`."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,12 +8,45 @@ import jax.numpy as jnp
 from aesjax.types import Array
 
 
+class Ring(NamedTuple):
+    """Position in a ring of rows, for insertions whose size may differ between steps and runs."""
+
+    position: Array  # () int32, the next place
+    filled: Array  # () int32, places in use
+
+    @classmethod
+    def empty(cls) -> "Ring":
+        """Position in a ring without rows."""
+        return cls(jnp.int32(0), jnp.int32(0))
+
+
+def write(ring: Ring, rows: Array, new: Array, valid: Array | None = None) -> tuple[Ring, Array]:
+    """Write the ``valid`` (N,) bool rows of ``new`` (N, ...) over the oldest of ``rows`` (W, ...); N <= W."""
+    size = rows.shape[0]
+    valid = jnp.ones(new.shape[0], bool) if valid is None else valid
+    order = jnp.cumsum(valid.astype(jnp.int32))
+    place = jnp.where(valid, (ring.position + order - 1) % size, size)  # one past the end is dropped
+    total = order[-1]
+    ring = Ring((ring.position + total) % size, jnp.minimum(ring.filled + total, size))
+    return ring, rows.at[place].set(new, mode="drop")
+
+
+def spread(rows: Array, filled: Array) -> Array:
+    """Repeat the first ``filled`` of ``rows`` (W, ...) evenly until all W places are used.
+
+    Statistics of the result equal those of the filled rows, to 1 / filled.
+    """
+    size = rows.shape[0]
+    share = jnp.maximum(filled, 1).astype(jnp.float32) / size
+    at = jnp.floor((jnp.arange(size, dtype=jnp.float32) + 0.5) * share).astype(jnp.int32)
+    return rows[jnp.minimum(at, jnp.maximum(filled, 1) - 1)]
+
+
 class FreshState(NamedTuple):
     """A ring of residuals; a leaf of the caller's scan carry. C = critics, W = size."""
 
-    rows: Array  # (C, W) float32, residuals at the arrival of their transitions, 0 in unused places; reward
-    position: Array  # () int32, the place of the next residual
-    filled: Array  # () int32, places in use
+    rows: Array  # (W, C) float32, residuals at the arrival of their transitions, 0 in unused places; reward
+    ring: Ring
 
     @property
     def td_error(self) -> Array:
@@ -22,8 +55,7 @@ class FreshState(NamedTuple):
         A ring that is not full repeats its m residuals, each W / m times, rounded up or down. An empty ring is all 0,
         which is no observation to `aes_r` and `aes_c`.
         """
-        size = self.rows.shape[-1]
-        return self.rows[:, jnp.arange(size) % jnp.maximum(self.filled, 1)].reshape(-1)
+        return spread(self.rows, self.ring.filled).T.reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -34,10 +66,10 @@ class FreshResiduals:
     critics: int = 1
 
     def init(self) -> FreshState:
-        return FreshState(jnp.zeros((self.critics, self.size), jnp.float32), jnp.int32(0), jnp.int32(0))
+        return FreshState(jnp.zeros((self.size, self.critics), jnp.float32), Ring.empty())
 
-    def update(self, state: FreshState, td_error: Array) -> FreshState:
-        """The ring with the residuals of the newest transitions."""
+    def update(self, state: FreshState, td_error: Array, valid: Array | None = None) -> FreshState:
+        """The ring with the residuals of the newest transitions; of these the ``valid`` (n,) bool, None: all."""
         size, critics, new = self.size, self.critics, jnp.asarray(td_error, jnp.float32)
         number = new.shape[-1] if new.ndim else 0
         if new.shape not in [(critics, number), *[(number,)] * (critics == 1)] or not 1 <= number <= size:
@@ -45,12 +77,8 @@ class FreshResiduals:
             raise ValueError(
                 f"fresh_residuals: td_error must have shape {allowed} with n from 1 to {size}; got {new.shape}"
             )
-        places = (state.position + jnp.arange(number)) % size
-        return FreshState(
-            rows=state.rows.at[:, places].set(new.reshape(critics, number)),
-            position=(state.position + number) % size,
-            filled=jnp.minimum(state.filled + number, size),
-        )
+        ring, rows = write(state.ring, state.rows, new.reshape(critics, number).T, valid)
+        return FreshState(rows, ring)
 
 
 def fresh_residuals(size: int, critics: int = 1) -> FreshResiduals:
@@ -70,6 +98,6 @@ def fresh_residuals(size: int, critics: int = 1) -> FreshResiduals:
     >>> ring = fresh_residuals(4)
     >>> state = ring.update(ring.init(), jnp.array([1.0, -2.0]))
     >>> print(state.td_error)
-    [ 1. -2.  1. -2.]
+    [ 1.  1. -2. -2.]
     """
     return FreshResiduals(size, critics)

@@ -1,7 +1,7 @@
 """Drift proxies: one step's signals in, one non-negative magnitude out, on the update batch or on the newest data."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -31,13 +31,18 @@ class ProxyFactory(Factory):
     static = ("source",)
     fillable = ("q",)
 
-    fields: Mapping[str, str]  # source -> the one field of `Signals` that it reads there
     label: str  # in tables
+    #: source -> the one field of `Signals` that it reads there
+    fields: Mapping[str, str] = field(default_factory=lambda: dict(_RESIDUALS))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("q",)
 
     @property
     def takes(self) -> set[str]:
         """Those of ``q`` and ``source`` that its function accepts."""
-        return {"q", "source"} & {*self.signature.defaults, *self.signature.required, *self.signature.others}
+        return {"q", "source"} & {*self.signature.names, *self.signature.others}
 
     def __call__(self, q: Array | float = 0.9, source: str | None = None) -> "DriftProxy":
         """The proxy at quantile level ``q``, which only `td_quantile` uses.
@@ -113,11 +118,7 @@ def as_proxy(
     Raises:
       ValueError: another parameter without a default.
     """
-    if isinstance(make, ProxyFactory):
-        return make
-
-    factory = partial(ProxyFactory.of, name=name, label=label, fields=dict(fields))
-    return factory if make is None else factory(make)
+    return ProxyFactory.of(make, name, label=label, fields=dict(fields))
 
 
 @as_proxy(label="TD quantile")

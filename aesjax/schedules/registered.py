@@ -84,12 +84,10 @@ def together(
     q, *levels = [each.proxy.q if isinstance(each.proxy, DriftProxy) else 0.9 for each in schedules]
     for number, level in enumerate(levels, 1):
         q = jnp.where(index == number, level, q)
-    proxies: dict[str, DriftProxy] = {
-        proxy.key: proxy.factory(q, proxy.place) for proxy in read if isinstance(proxy, DriftProxy)
-    }
-    proxies |= {proxy.key: proxy.factory(q, proxy.place) for proxy in record}
+    named = [proxy for proxy in (*read, *record) if isinstance(proxy, DriftProxy)]
+    proxies = {proxy.key: proxy.factory(q, proxy.place) for proxy in named}
 
-    def reader(proxy: Proxy) -> Proxy:
+    def reader(proxy: Proxy | None) -> Proxy | None:
         """Measured value of a proxy, or the proxy itself, which raises for a missing signal."""
         if not isinstance(proxy, DriftProxy):
             return proxy
@@ -100,10 +98,7 @@ def together(
 
         return value
 
-    pairs = [
-        schedule.built(None if proxy is None else reader(proxy))
-        for schedule, proxy in zip(schedules, read, strict=True)
-    ]
+    pairs = [schedule.built(reader(proxy)) for schedule, proxy in zip(schedules, read, strict=True)]
     one = pairs[0] if len(pairs) == 1 else switch(pairs, index)
 
     def measure(signals: Signals) -> Signals:

@@ -3,8 +3,7 @@
 import traceback
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
 from types import MappingProxyType
@@ -16,13 +15,11 @@ import numpy as np
 
 from aesjax.compiling import jit
 from aesjax.factory import AT_LEAST_1, FINITE, NOT_NEGATIVE, SHARE, Factory, Made, Range
-from aesjax.registry import unknown
 from aesjax.schedules.proxies import DriftProxy, td_quantile
 from aesjax.schedules.rule import VECTORS
 from aesjax.typed import require
 from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
 
-_CLIP = {"lambda_min": 1e-4, "lambda_max": 1.0}  # the paper's, used if neither the schedule nor its run has a proxy
 _TRIALS = (1.0, 1.0, 10.0, 1.0, np.nan, 1.0)  # errors after which every schedule must return a weight
 #: Numbers of a run in a check of a schedule that does not set them.
 _TRIAL_RUN = {"base": 0.1, "target_entropy": -1.0, "action_size": 1.0, "updates": 1000.0}
@@ -36,6 +33,8 @@ class ScheduleFactory(Factory):
     kind = "schedule"
     #: Numbers of a run that a schedule requests by a parameter of this name; set by the carrier or its preset.
     fillable = ("base", "lambda_min", "lambda_max", "target_entropy", "action_size", "updates")
+    usual = MappingProxyType({"lambda_min": 1e-4, "lambda_max": 1.0})  # the paper's
+    traits = ("label", "relative", "uses_proxy")
     known_ranges = MappingProxyType(
         {
             "base": NOT_NEGATIVE,
@@ -49,9 +48,9 @@ class ScheduleFactory(Factory):
     )
 
     label: str  # in tables, as in "SAC+LABEL"
-    needs: frozenset[str]  # fields of `Signals` that it reads besides those of its proxy
-    source: str  # of its proxy, unless another is given
-    relative: bool  # its weight is ``base`` times a ratio >= 1, which may also drive adaptations
+    needs: frozenset[str] = frozenset()  # fields of `Signals` that it reads besides those of its proxy
+    source: str = "update"  # of its proxy, unless another is given
+    relative: bool = False  # its weight is ``base`` times a ratio >= 1, which may also drive adaptations
 
     @property
     def uses_proxy(self) -> bool:
@@ -60,8 +59,12 @@ class ScheduleFactory(Factory):
     @property
     def options(self) -> tuple[str, ...]:
         """Names of all options; ``q`` is that of the proxy `td_quantile`."""
-        own = self.signature
-        return (*own.required, *own.defaults, *(("q",) if self.uses_proxy else ()))
+        return (*self.signature.names, *(("q",) if self.uses_proxy else ()))
+
+    @property
+    def accepts(self) -> set[str]:
+        """Names of arguments: options, static parameters and the proxy."""
+        return {*self.options, *self.signature.others}
 
     def __call__(self, *positional: Any, **given: Any) -> "Schedule":
         """A schedule with these arguments; a study sets the others, or their defaults are used.
@@ -69,47 +72,25 @@ class ScheduleFactory(Factory):
         Raises:
           ValueError, TypeError: an unknown or repeated argument, or a value outside its range.
         """
-        names = [*(("proxy",) if self.uses_proxy else ()), *self.signature.required, *self.signature.defaults]
+        names = [*(("proxy",) if self.uses_proxy else ()), *self.signature.names]
         by_place = dict(zip(names, positional, strict=False))
         if len(positional) > len(names) or by_place.keys() & given:
             raise TypeError(f"schedule '{self.name}' takes each of {', '.join(names)} once; got {positional}, {given}")
         given = by_place | given
-        known = {*self.options, *self.signature.others}
-        for name in given:
-            if name not in known:
-                raise TypeError(unknown(f"option of schedule '{self.name}'", known, name))
-        proxy: Any = given.pop("proxy", None)
+        proxy: Any = given.pop("proxy", None) if self.uses_proxy else None
         if isinstance(proxy, str | int | float):
             named = ", ".join(names[1:])
             raise TypeError(f"schedule '{self.name}' takes a proxy first; got {proxy!r}. By name it takes {named}")
-        if "q" in given and "q" not in self.signature.defaults:
+        if "q" in given and self.uses_proxy and "q" not in self.signature.defaults:
             if proxy is not None:
                 raise TypeError(f"schedule '{self.name}' got both 'q' and a proxy; write td_quantile(q=...)")
             proxy = td_quantile(given.pop("q"))
         self.check(given)
         return Schedule(self, given, proxy)
 
-    def check(self, options: Mapping[str, Any]) -> None:
-        """Raise for concrete values that are not allowed; schedules and traced values are not read."""
-        super().check({o: x for o, x in options.items() if o in self.options and not isinstance(x, AnySchedule)})
-
-    def filled(self, run: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """All options but ``q``: those ``given``, else the numbers of the ``run``, else the defaults.
-
-        Raises:
-          ValueError: an option has no value.
-        """
-        names = (*self.signature.required, *self.signature.defaults)
-        known = {**_CLIP, **self.signature.defaults, **run}
-        values = {name: known[name] for name in names if name in known}
-        values |= {name: given[name] for name in names if name in given}
-        if missing := [name for name in names if name not in values]:
-            example = ", ".join(f"{name}=..." for name in missing)
-            raise ValueError(f"schedule '{self.name}' needs a value of {' and '.join(missing)}: {self.name}({example})")
-        return values
-
 
 @jax.tree_util.register_pytree_node_class
+@dataclass(eq=False, repr=False)
 class Schedule(Made):
     """An entropy schedule: ``init`` and ``update`` as in `EntropySchedule`, and its arguments.
 
@@ -118,9 +99,8 @@ class Schedule(Made):
     """
 
     factory: ScheduleFactory
-
-    def __init__(self, factory: ScheduleFactory, given: Mapping[str, Any], proxy: Proxy | None = None):
-        self.factory, self.given, self.proxy = factory, dict(given), proxy
+    given: Mapping[str, Any]
+    proxy: Proxy | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -140,31 +120,21 @@ class Schedule(Made):
         proxy = td_quantile() if self.proxy is None else self.proxy
         return proxy.at(self.factory.source) if isinstance(proxy, DriftProxy) else proxy
 
-    def filled(self, facts: Mapping[str, Any], proxy: DriftProxy | None = None) -> "Schedule":
-        """The schedule with all of its options: the given ones, else the numbers of a run, else the defaults.
+    def filled(self, facts: Mapping[str, Any] = MappingProxyType({}), proxy: DriftProxy | None = None) -> "Schedule":
+        """The schedule with all of its options, see `Made.filled`, and its proxy.
 
         Args:
           facts: the run's numbers by name.
           proxy: used if the schedule names none. A schedule without a proxy stores it too, because `together`
         measures proxies at its quantile level.
-
-        Raises:
-          ValueError: an option has no value.
         """
-        named = self.proxy if self.proxy is not None else proxy
-        own = Schedule(self.factory, {**self.static, **self.factory.filled(facts, self.options)}, named)
-        return Schedule(self.factory, own.given, own.reads) if self.factory.uses_proxy else own
-
-    def updated(self, options: Mapping[str, Any]) -> "Schedule":
-        """The schedule with other numbers by option, but ``q``; ValueError for a number outside its range."""
-        given = {**self.given, **options}
-        self.factory.check(given)
-        return Schedule(self.factory, given, self.proxy)
+        filled = replace(super().filled(facts), proxy=proxy if self.proxy is None else self.proxy)
+        return replace(filled, proxy=filled.reads) if self.factory.uses_proxy else filled
 
     def built(self, proxy: Proxy | None) -> EntropySchedule:
         """The pure functions with ``proxy`` in place of the schedule's proxy."""
         read = {"proxy": proxy} if self.factory.uses_proxy else {}
-        return self.factory.make(**self.factory.filled({}, self.options), **self.static, **read)
+        return self.factory.make(**super().filled().given, **read)
 
     @property
     def pair(self) -> EntropySchedule:
@@ -184,20 +154,21 @@ class Schedule(Made):
         return self.pair.measure(signals)
 
     def __repr__(self) -> str:
-        proxy = [] if self.proxy is None else [repr(self.proxy)]
-        return f"{self.factory.name}({', '.join(proxy + [f'{k}={v}' for k, v in self.given.items()])})"
+        text = super().__repr__()
+        comma = ", " if self.given else ""
+        return text if self.proxy is None else text.replace("(", f"({self.proxy!r}{comma}", 1)
 
     def tree_flatten(self) -> tuple[Any, Any]:
         """The given numbers and a `DriftProxy`'s level as leaves; see `jax.tree_util`."""
         registered = self.proxy if isinstance(self.proxy, DriftProxy) else None
-        own = self.proxy if registered is None else None  # a plain function is structure
-        return (self.options, registered), (self.factory, tuple(sorted(self.static.items())), own)
+        plain = self.proxy if registered is None else None  # a function is structure
+        return (self.options, registered), (self.factory, tuple(sorted(self.static.items())), plain)
 
     @classmethod
     def tree_unflatten(cls, structure: Any, leaves: Any) -> "Schedule":
         """The inverse of `tree_flatten`."""
-        (factory, static, own), (options, registered) = structure, leaves
-        return cls(factory, {**options, **dict(static)}, registered if own is None else own)
+        (factory, static, plain), (options, registered) = structure, leaves
+        return cls(factory, {**options, **dict(static)}, registered if plain is None else plain)
 
 
 AnySchedule = Schedule | EntropySchedule
@@ -239,12 +210,8 @@ def as_schedule(
     >>> calm.options
     ('base', 'decay', 'q')
     """
-    if isinstance(make, ScheduleFactory):
-        return make
-
     traits = {"label": label, "needs": frozenset(needs), "source": source, "relative": relative}
-    factory = partial(ScheduleFactory.of, name=name, ranges=ranges, static=static, **traits)
-    return factory if make is None else factory(make)
+    return ScheduleFactory.of(make, name, ranges, static, **traits)
 
 
 def check_schedule(schedule: Any) -> None:

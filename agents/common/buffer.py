@@ -6,8 +6,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from aesjax.schedules.fresh import Ring, write
 from aesjax.types import Array
-from agents.common import masks
 from agents.common.carrier import Transition
 
 
@@ -19,13 +19,13 @@ class Replay(NamedTuple):
     """
 
     rows: Array  # (capacity, 2S + A + 2) float32: obs, action, next_obs, reward, terminated
-    ring: masks.Ring | None = None  # stored after all where some transitions are left out
+    ring: Ring | None = None  # stored after all where some transitions are left out
 
 
 def init(capacity: int, obs_size: int, action_size: int, masked: bool = False) -> Replay:
     """Empty ring for ``capacity`` transitions; ``masked`` if `add` leaves some out."""
     rows = jnp.zeros((capacity, 2 * obs_size + action_size + 2), jnp.float32)
-    return Replay(rows, masks.start() if masked else None)
+    return Replay(rows, Ring.empty() if masked else None)
 
 
 def pack(batch: Transition) -> Array:
@@ -53,7 +53,7 @@ def unpack(rows: Array, obs_size: int, action_size: int) -> Transition:
 def add(replay: Replay, batch: Transition, step: Array, stored: Array | None = None) -> Replay:
     """Write the ``stored`` (N,) transitions of a vector step over the oldest ones; None: all."""
     if replay.ring is not None and stored is not None:
-        ring, rows = masks.write(replay.ring, replay.rows, pack(batch), stored)
+        ring, rows = write(replay.ring, replay.rows, pack(batch), stored)
         return Replay(rows, ring)
     num, capacity = batch.reward.shape[0], replay.rows.shape[0]
     # Slot index first: step * num would overflow int32 at a few hundred thousand steps of many environments.

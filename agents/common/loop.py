@@ -91,8 +91,7 @@ class RunState(NamedTuple):
     obs: Array  # (N, S) raw
     replay: Any  # `buffer.Replay`; None on-policy
     schedule: ScheduleState
-    newest: Any  # (critics, W) residuals of the newest transitions at their arrival; None when not tracked
-    newest_ring: Any  # position of the ring, in a world with masked transitions
+    newest: Any  # ring of the residuals of the newest transitions; None: no schedule of the program reads it
     episode_return: Array  # (N,) of the unfinished training episodes
     health: Health
     coupling: Any = None  # of learning rates to the entropy weight; None: no run has it
@@ -176,7 +175,6 @@ class Loop:
             replay=None,
             schedule=self.schedule_of(run).init(),
             newest=None,
-            newest_ring=None,
             episode_return=jnp.zeros(self.config.num_envs),
             health=Health(jnp.int32(-1), jnp.int32(0)),
             coupling=None if run.coupling is None else adapting.Coupling(Mean.zero(), jnp.int32(0)),

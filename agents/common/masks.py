@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from aesjax.schedules.fresh import Ring, spread, write
 from aesjax.schedules.rule import Mean
 from aesjax.types import Array
 
@@ -35,44 +36,11 @@ def std(x: Array, weight: Array | None = None) -> Array:
     return jnp.sqrt(squares / jnp.maximum(jnp.sum(weight) - 1.0, 1.0))
 
 
-class Ring(NamedTuple):
-    """Position in a ring of rows, for insertions whose size differs between steps and runs."""
-
-    position: Array  # () int32, the next place
-    filled: Array  # () int32, places that hold something
-
-
-def start() -> Ring:
-    """Empty ring."""
-    return Ring(jnp.int32(0), jnp.int32(0))
-
-
-def write(ring: Ring, rows: Array, new: Array, counts: Array) -> tuple[Ring, Array]:
-    """Write the valid (N,) bool rows of ``new`` (N, ...) over the oldest of ``rows`` (C, ...); N <= C."""
-    capacity = rows.shape[0]
-    order = jnp.cumsum(counts.astype(jnp.int32))
-    place = jnp.where(counts, (ring.position + order - 1) % capacity, capacity)  # one past the end is dropped
-    total = order[-1]
-    ring = Ring((ring.position + total) % capacity, jnp.minimum(ring.filled + total, capacity))
-    return ring, rows.at[place].set(new, mode="drop")
-
-
-def spread(rows: Array, filled: Array) -> Array:
-    """Repeat the first ``filled`` of ``rows`` (C, ...) evenly until all C places are used.
-
-    Statistics of the result equal those of the filled rows, to 1 / filled.
-    """
-    size = rows.shape[0]
-    share = jnp.maximum(filled, 1).astype(jnp.float32) / size
-    at = jnp.floor((jnp.arange(size, dtype=jnp.float32) + 0.5) * share).astype(jnp.int32)
-    return rows[jnp.minimum(at, jnp.maximum(filled, 1) - 1)]
-
-
 def compact(rows: Array, counts: Array | None) -> Array:
     """Replace the invalid rows of (B,) evenly by the valid ones, as in `spread`; (B,)."""
     if counts is None:
         return rows
-    ring, packed = write(start(), rows, rows, counts)
+    ring, packed = write(Ring.empty(), rows, rows, counts)
     return spread(packed, ring.filled)
 
 

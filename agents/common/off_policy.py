@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from aesjax.schedules import fresh_residuals
 from aesjax.seeding import stream
 from aesjax.types import Array, Signals
 from agents.common import adapting, buffer, loop, masks
@@ -53,8 +54,7 @@ class OffPolicy(Loop):
         masked = self.world.mask(state.env) is not None
         return state._replace(
             replay=buffer.init(self.config.capacity, self.world.obs_size, self.world.action_size, masked),
-            newest=jnp.zeros((2, newest)) if tracked else None,
-            newest_ring=masks.start() if tracked and masked else None,
+            newest=fresh_residuals(newest, critics=2).init() if tracked else None,
         )
 
     def train(self, state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
@@ -99,7 +99,7 @@ class OffPolicy(Loop):
         action = self.act(state, step, key_random, key_policy)
         state, arrived, finished = self.store(state, step, action, key_env, params)
         if state.newest is not None:
-            state = self.track(state, run, step, keys[3], arrived)
+            state = self.track(state, run, keys[3], arrived)
 
         # The replay is read inside the branch but not returned, because a branch copies its results.
         replay = state.replay
@@ -145,18 +145,14 @@ class OffPolicy(Loop):
         state = state._replace(env=env, obs=obs, replay=replay, episode_return=total)
         return state, Arrived(rows, stored), finished
 
-    def track(self, state: RunState, run: Run, step: Array, key: Array, arrived: Arrived) -> RunState:
+    def track(self, state: RunState, run: Run, key: Array, arrived: Arrived) -> RunState:
         """Store the residuals of the newest transitions at their arrival."""
-        num, weight = self.config.num_envs, state.schedule.weight
+        weight = state.schedule.weight
         error = self.carrier.td_error(state.agent, arrived.rows, key, entropy_weight=weight, hyper=run.hyper)
-        error = error.reshape(-1, num)
-        if arrived.stored is None or state.newest_ring is None:
-            slot = (step % (self.config.newest // num)) * num
-            return state._replace(
-                newest=jax.lax.dynamic_update_slice(state.newest, error, (jnp.zeros_like(slot), slot))
-            )
-        ring, newest = masks.write(state.newest_ring, state.newest.T, error.T, arrived.stored)
-        return state._replace(newest=newest.T, newest_ring=ring)
+        error = error.reshape(-1, self.config.num_envs)
+        return state._replace(
+            newest=fresh_residuals(self.config.newest, critics=2).update(state.newest, error, arrived.stored)
+        )
 
     def learn(self, state: RunState, run: Run, step: Array, keys: Array, arrived: Arrived, change: Array) -> Any:
         """Gradient steps, then the schedule and the adaptations; the replay is read but not returned."""
@@ -187,12 +183,9 @@ class OffPolicy(Loop):
             for each in (after, before)
         )
         counts = None if stored is None else jnp.broadcast_to(stored[None], new.shape).astype(jnp.float32)
-        newest = before.newest
-        if before.newest_ring is not None:
-            newest = masks.spread(newest.T, before.newest_ring.filled).T
         return self.schedule_of(run).measure(
             out.signals._replace(
-                fresh_td_error=None if newest is None else newest.reshape(-1),
+                fresh_td_error=None if before.newest is None else before.newest.td_error,
                 fresh_critic_drift=masks.mean(jnp.abs(new - old), counts),
                 model_error=None if before.model is None else before.model.error,
                 true_drift=change,

@@ -13,6 +13,8 @@ _SHARES = ("gamma", "gae_lambda", "tau", "weight_decay")
 class CarrierSpec(NamedTuple):
     """An entry of `agents.CARRIERS`."""
 
+    kind = "carrier"
+    traits = ("label", "baseline")  # fields that a stored definition holds
     label: str  # name in tables: "SAC", and "SAC+AES" with a schedule
     make: Callable[[int, int, Any], Carrier | OnPolicyCarrier]  # obs_size, action_size, config
     config: type  # frozen dataclass of static structure

@@ -11,11 +11,6 @@ import tyro
 from experiments.cli.errors import DONE, refusing
 from experiments.study.process import LARGEST_CACHE, cache_folder
 
-#: Section -> kind of object that installed packages may offer in it.
-_OFFERED = {
-    **{"schedules": "schedule", "adaptations": "adaptation", "proxies": "proxy"},
-    **{"tasks": "task", "patterns": "pattern", "carriers": "carrier"},
-}
 _Names = dict[str, dict[str, str]]  # kind -> name -> description in one line
 
 
@@ -56,6 +51,7 @@ def _collected() -> _Names:
     from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX
     from experiments.paper.design import PARTS
     from experiments.presets import PRESETS
+    from experiments.study.method import KINDS
 
     def about(task: str) -> str:
         try:
@@ -92,8 +88,8 @@ def _collected() -> _Names:
         | {"any other task": "quick and paper, sized by the length of its episodes"},
         "programs": {str(cache_folder()): f"JAX's cache of compiled programs, at most {LARGEST_CACHE >> 20} MiB"},
     }
-    for title, kind in _OFFERED.items():
-        names[title] |= _offered(kind)
+    for kind in KINDS:
+        names["proxies" if kind == "proxy" else f"{kind}s"] |= _offered(kind)
     return names
 
 

@@ -2,8 +2,8 @@
 
 import base64
 import io
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -150,22 +150,26 @@ def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str
     return figure
 
 
-def sketch_sweep(study: RecordedStudy, rows: "pl.DataFrame", against: str, metric: str) -> Any:
+def sketch_sweep(
+    study: RecordedStudy, config: Mapping[str, Any], rows: "pl.DataFrame", against: str, metric: str
+) -> Any:
     """A matplotlib Figure of a metric against a swept number, with its 95 % interval; a panel per pattern.
 
     Args:
+      config: of the study.
       rows: aggregates of methods, with a column of the number; a method without the number is a horizontal line.
     """
     import polars as pl
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    setting = rf"\b{re.escape(against)}=[^,\]]*,?"
-    name = pl.col("method").str.replace(setting, "").str.replace(r",\]", "]").str.replace(r"\[\]", "")
+    numbers = rows[against].drop_nulls().to_numpy()
+    names = _without(study, config, against, float(numbers[0])) if len(numbers) else {}
+    name = pl.col("method").replace(names)
     rows = rows.with_columns(pl.col("value", "low", "high").fill_null(float("nan")), line=name).sort(against)
     patterns, lines = (list(dict.fromkeys(rows[column])) for column in ("pattern", "line"))
     carriers = {line: study.carrier(method) for line, method in sorted(rows.select("line", "method").iter_rows())}
-    look, numbers = looks(carriers), rows[against].drop_nulls().to_numpy()
+    look = looks(carriers)
     figure = Figure(figsize=(max(6.0, 3.6 * len(patterns)), 4), layout="constrained")
     for canvas, pattern in zip(figure.subplots(1, len(patterns), sharey=True, squeeze=False)[0], patterns, strict=True):
         for line in sorted(lines):
@@ -206,3 +210,22 @@ def sketch_profiles(study: RecordedStudy, found: Mapping[str, Profile]) -> Any:
     canvas.set_ylabel("share of runs above it")
     figure.legend(loc="outside lower center", ncols=min(len(found), 4), fontsize=8, frameon=False)
     return figure
+
+
+def _without(study: RecordedStudy, config: Mapping[str, Any], against: str, value: float) -> dict[str, str]:
+    """Methods that read a swept number -> their name in the study without this axis; ``value`` is any such number."""
+    from experiments.study.config import config_from_json
+    from experiments.study.program import plain, rows_of
+
+    names = {}
+    for data in config.get("merged", [config]):
+        whole = config_from_json(data)
+        fewer = replace(whole, sweep={name: values for name, values in whole.sweep.items() if name != against})
+        lines: dict[Any, str] = {}
+        for row in rows_of(fewer):
+            if against in row.method.reads:
+                lines.setdefault(plain(whole, row.method).varied({against: value}, whole.proxy), row.name)
+        for method, definition in study.definitions.items():
+            if against in definition.reads:
+                names[method] = lines.get(definition.varied({against: value}, whole.proxy), names.get(method, method))
+    return names

@@ -169,7 +169,7 @@ def _sweeps(study: RecordedStudy, config: Mapping[str, Any], frame: "pl.DataFram
     for (task, pattern), part in rows.partition_by("task", "pattern", as_dict=True, maintain_order=True).items():
         text = f"Mean return by {axis}", caption, f"{caption}, under {pattern} drift on {task}."
         plot = Plot("sweep", task, pattern, *text, time_axis(study, task, pattern), (), (), (), {})
-        yield Figure(plot, canvas_to_files(sketch_sweep(study, part, axis, "mean_return"), 110))
+        yield Figure(plot, canvas_to_files(sketch_sweep(study, config, part, axis, "mean_return"), 110))
 
 
 def _profiles(study: RecordedStudy, methods: Sequence[str]) -> Iterator[Group]:

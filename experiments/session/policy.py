@@ -18,7 +18,7 @@ from aesjax.typed import Count, typed
 from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
 from envs.world import World
-from experiments.study.checkpoint import Snapshot, changes_of, evaluation_at, load_agent, load_snapshot
+from experiments.study.checkpoint import Snapshot, changes_of, load_agent, load_snapshot
 from experiments.study.program import Plan, Share
 
 END, NOMINAL = "end", "nominal"
@@ -118,11 +118,11 @@ def _snapshot(directory: Path, share: Share, label: Mapping[str, Any], at: int |
     config, learner = share.config, share.learner
     if at == END:
         return load_agent(directory, config, learner, label)
-    carrier, num = learner.spec.name, learner.sizes.num_envs
+    interval = config.interval(learner.spec.name) * learner.sizes.num_envs  # environment steps between evaluations
     points = changes_of(config, learner)[label["pattern"]][label["seed"]]
 
     def stored(point: int) -> Snapshot | None:
-        return load_snapshot(directory, config, learner, label, evaluation_at(config, carrier, point // num))
+        return load_snapshot(directory, config, learner, label, point // interval)
 
     if at in points and (found := stored(int(at))) is not None:
         return found

@@ -300,7 +300,7 @@ class Results:
                 pl.col("pattern").is_in([pattern] if pattern else present),
                 metric=name,
             )
-            return sketch_sweep(study, rows, against, name)
+            return sketch_sweep(study, self._files.config, rows, against, name)
         chosen: str = pattern or next((name for name in present if name != STEADY), present[0])
         lookup("pattern of this study", dict.fromkeys(present), chosen)
         numbers = [name for name in curves.columns if curves[name].dtype.is_numeric()]

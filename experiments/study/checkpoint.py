@@ -9,7 +9,7 @@ runs; policies also per evaluation at a change of the drift.
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -209,7 +209,7 @@ def save_agents(directory: Path, config: StudyConfig, carrier: str, now: Any) ->
     """Store the agents of a finished batch of runs; ``now``: its last `experiments.study.run.Evaluated`."""
     place = directory / store.AGENTS / carrier / f"{now.batch:03d}"
     agents = {"agent": now.state.agent}
-    save(place, config.fingerprint(), now.batch, config.evaluations, agents, _rows(now.labels))
+    save(place, config.fingerprint(), now.batch, config.evaluations, agents, pl.DataFrame(now.labels))
 
 
 def load_ended(directory: Path, config: StudyConfig, learner: Learner) -> Iterator[tuple[list[dict[str, Any]], Any]]:
@@ -242,15 +242,6 @@ def _stacked(like: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), like)
 
 
-def _rows(labels: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame([dict(label) for label in labels])
-
-
-def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:
-    """Number of the last evaluation at or before a vector step."""
-    return step // config.interval(carrier)
-
-
 def changes_of(config: StudyConfig, learner: Learner) -> dict[str, dict[int, list[int]]]:
     """Pattern -> seed -> environment steps at which the drift changes while the run trains.
 
@@ -281,8 +272,8 @@ def snapshots_at(config: StudyConfig, learner: Learner) -> set[int]:
     if getattr(learner.world.task.env, "exclusive", False):
         return set()
     runs = [steps for of_seeds in changes_of(config, learner).values() for steps in of_seeds.values()]
-    points = np.concatenate(runs).astype(int) // learner.sizes.num_envs
-    return {evaluation_at(config, learner.spec.name, int(point)) for point in points} - {0}
+    steps = config.interval(learner.spec.name) * learner.sizes.num_envs  # of the environments, between evaluations
+    return {*(np.concatenate(runs).astype(int) // steps).tolist()} - {0}
 
 
 def save_snapshot(
@@ -297,7 +288,7 @@ def save_snapshot(
     arrays = {name: leaves[int(name)][:count] for name in read_by(learner)}
     place = directory / store.SNAPSHOTS / learner.spec.name / f"{now.batch:03d}-{now.number:05d}"
     try:
-        save(place, config.fingerprint(), now.batch, now.number, arrays, _rows(now.labels))
+        save(place, config.fingerprint(), now.batch, now.number, arrays, pl.DataFrame(now.labels))
     except store.Unwritable as error:
         note(f"{error}; this policy can be neither loaded nor filmed")
 

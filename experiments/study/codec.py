@@ -25,7 +25,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, Method):
         return _method_json(value)
     if isinstance(value, DriftProxy):
-        return _defined("proxy", value.factory, {"q": value.q}, {}) | ({"source": value.source} if value.source else {})
+        return _defined(value.factory, {"q": value.q}) | ({"source": value.source} if value.source else {})
     if dataclasses.is_dataclass(value):
         fields = [field for field in dataclasses.fields(value) if field.metadata.get("json", True)]
         pairs = [(field, getattr(value, field.name)) for field in fields]
@@ -44,56 +44,43 @@ def _method_json(method: Method) -> dict[str, Any]:
     signal = method.signal
     if signal is not None:  # without a default that only names the proxy, which the method's entry contains
         signal = dataclasses.replace(method, signal=Schedule(signal.factory, signal.given)).signal
-    schedule, signal = (
-        each and _defined("schedule", each.factory, each.given, each.factory.signature.defaults)
-        for each in (method.schedule, signal)
-    )
     proxy = method.proxy  # of the schedule, else of the signal, which may consist of it alone
     control = method.control and {**vars(method.control), "of": _method_json(method.control.of)}
     given = {
-        "schedule": schedule,
-        "adaptations": [_defined("adaptation", a.factory, a.given, a.factory.options) for a in method.adaptations],
-        "proxy": proxy and _defined("proxy", proxy.factory, {"q": proxy.q}, {}),
-        "signal": signal,
+        "schedule": method.schedule and _complete(method.schedule),
+        "adaptations": [*map(_complete, method.adaptations)],
+        "proxy": proxy and _defined(proxy.factory, {"q": proxy.q}),
+        "signal": signal and _complete(signal),
         "control": control,
         "label": method.label,
         "source": proxy and proxy.source,
         "coupling": method.coupling,
         "hyper": dict(method.hyper),
     }
-    carrier = {"carrier": _defined("carrier", method.carrier, {}, {})}
+    carrier = {"carrier": _defined(method.carrier)}
     return carrier | {name: value for name, value in given.items() if value}
 
 
-def _defined(kind: str, entry: Any, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Name, given options and defaults of an object; for a custom object also its definitions."""
+def _complete(made: Schedule | Adaptation) -> dict[str, Any]:
+    return _defined(made.factory, made.given, made.factory.signature.defaults)
+
+
+def _defined(entry: Any, given: Mapping[str, Any] = {}, defaults: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Name, given options and defaults of a factory or carrier; for a custom one also its definitions."""
     data: dict[str, Any] = {"name": entry.name}
     data |= {"given": dict(given)} if given else {}
-    sources = source_of(kind, entry)
+    sources = source_of(entry.kind, entry)
     rest = {name: value for name, value in defaults.items() if name not in given or sources is not None}
     data |= {"defaults": rest} if rest else {}
     if sources is not None:
-        data |= {"sources": dict(sources), "traits": {name: getattr(entry, name) for name in _TRAITS[kind]}}
-        data |= {"defaults": entry.hyper()._asdict()} if kind == "carrier" else {}
+        data |= {"sources": dict(sources), "traits": {name: getattr(entry, name) for name in entry.traits}}
+        data |= {"defaults": entry.hyper()._asdict()} if entry.kind == "carrier" else {}
     return data
 
 
-#: Options at the shell and in Python that give a custom object.
-_OPTIONS = {
-    "task": ("--task", "task"),
-    "carrier": ("--carriers", "carriers"),
-    "pattern": ("--patterns", "patterns"),
-    "proxy": ("--proxy", "proxy"),
-    "schedule": ("--schedules", "methods"),
-    "adaptation": ("--schedules", "methods"),
-}
-#: Fields of a custom object that tables and readers need.
-_TRAITS = {
-    "carrier": ("label", "baseline"),
-    "schedule": ("label", "relative", "uses_proxy"),
-    "adaptation": ("lever", "uses_signal", "units"),
-    "proxy": ("label",),
-}
+#: Options at the shell that give a custom object, where they are not named by its kind.
+_OPTIONS = {"carrier": "carriers", "pattern": "patterns", "schedule": "schedules", "adaptation": "schedules"}
+_FACTORIES = {factory.kind: factory for factory in (ScheduleFactory, AdaptationFactory, ProxyFactory)}
 
 
 def decode(wanted: Any, data: Any, where: str = "", objects: Objects = MappingProxyType({})) -> Any:
@@ -183,12 +170,7 @@ def stored(kind: str, name: str, sources: Mapping[str, str], objects: Objects, d
         return CarrierSpec(make=absent, config=absent, hyper=hyper, check=absent, **traits)  # type: ignore[arg-type]
     required = tuple(option for option in data.get("given", {}) if option not in defaults)
     signature = Options(defaults, required, frozenset(["proxy"] * traits.pop("uses_proxy", False)))
-    if kind == "proxy":
-        fields = {"update": "td_error", "fresh": "fresh_td_error"}
-        return ProxyFactory(name, absent, signature, {}, fields, **traits)
-    if kind == "adaptation":
-        return AdaptationFactory(name, absent, signature, {}, tuple, **traits)
-    return ScheduleFactory(name, absent, signature, {}, needs=frozenset(), source="update", **traits)
+    return _FACTORIES[kind](name, absent, signature, {}, **traits)
 
 
 def check_sources(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
@@ -204,8 +186,9 @@ def check_sources(name: str, then: Mapping[str, str], now: Mapping[str, str]) ->
 def absence(kind: str, name: str, sources: Mapping[str, str]) -> str:
     """Message about a custom object of a stored study that this process does not have."""
     place = next((text for text in (name, next(iter(sources), "")) if ":" in text), "MODULE:NAME")
-    option, argument = _OPTIONS[kind]
+    option = _OPTIONS.get(kind, kind)
+    argument = "methods" if option == "schedules" else option
     return (
-        f"{kind} '{name}' is a custom object, which a folder does not hold; add {option} {place}, or in Python open "
+        f"{kind} '{name}' is a custom object, which a folder does not hold; add --{option} {place}, or in Python open "
         f"the study by Results.open(FOLDER, {argument}=...)"
     )

@@ -229,7 +229,7 @@ class Method:
                 hyper[name] = value
             elif part:
                 at = next(i for i, each in enumerate(adaptations) if each.factory.name == part)
-                adaptations[at] = adaptations[at].factory(**{**adaptations[at].given, option: value})
+                adaptations[at] = adaptations[at].updated({option: value})
             elif name != "q":
                 own[name] = value
         if mine := {name: value for name, value in own.items() if name in schedule.factory.options}:
@@ -281,8 +281,13 @@ def _plain(schedule: Schedule) -> Schedule:
     if proxy is not None:
         proxy = find("proxy", proxy)
         proxy = proxy.factory(single("option 'q'", proxy.q), proxy.source)
-    numbers = {o: single(f"option '{o}' of schedule '{name}'", value) for o, value in schedule.options.items()}
-    return Schedule(schedule.factory, numbers, proxy)
+    return replace(_in_single(schedule), proxy=proxy)
+
+
+def _in_single(made: Any) -> Any:
+    """A schedule or adaptation with numbers that float32 can represent."""
+    where = f"{made.factory.kind} '{made.factory.name}'"
+    return replace(made, given={o: single(f"option '{o}' of {where}", value) for o, value in made.given.items()})
 
 
 def _ordered(given: Any) -> tuple[Adaptation, ...]:
@@ -293,8 +298,7 @@ def _ordered(given: Any) -> tuple[Adaptation, ...]:
         name = adaptation.factory.name
         if name in found:
             raise ValueError(f"adaptation '{name}' is given twice")
-        numbers = {o: single(f"option '{o}' of adaptation '{name}'", v) for o, v in adaptation.given.items()}
-        found[name] = adaptation.factory(**numbers)
+        found[name] = adaptation.factory(**_in_single(adaptation).given)  # checked
     return tuple(sorted(found.values(), key=lambda each: [*ADAPTATIONS, each.factory.name].index(each.factory.name)))
 
 

@@ -75,15 +75,17 @@ def _manifest(manifests: Sequence[Mapping[str, Any]], runs: Sequence[store.Run])
     first, carriers = manifests[0], {}
     common = {name: reduce(store.merged, [other[name] for other in manifests]) for name in _COMMON if name in first}
     whole = {n: v for n, v in first.items() if all(other.get(n) == v for other in manifests)} | common
-    for carrier, facts in (item for manifest in manifests for item in manifest["parts"].items()):
-        known = carriers.setdefault(carrier, {**facts, **dict.fromkeys(_SUMS, 0)})
-        known.update({name: round(known[name] + facts[name], 2) for name in _SUMS})
+    agents: dict[str, list] = {}
+    statuses = {}
+    for manifest in manifests:
+        for carrier, facts in manifest["parts"].items():
+            known = carriers.setdefault(carrier, {**facts, **dict.fromkeys(_SUMS, 0)})
+            known.update({name: round(known[name] + facts[name], 2) for name in _SUMS})
+        for carrier, trained in manifest.get("warm_start", {}).get("agents", {}).items():
+            agents.setdefault(carrier, []).extend(agent for agent in trained if agent not in agents[carrier])
+        statuses |= {(run["method"], run["pattern"], run["seed"]): run for run in manifest["runs"]}
     if "warm_start" in first:
-        agents: dict[str, list] = {}
-        for carrier, trained in (item for other in manifests for item in other["warm_start"]["agents"].items()):
-            agents.setdefault(carrier, []).extend(one for one in trained if one not in agents[carrier])
         whole["warm_start"] = {**first["warm_start"], "agents": agents}
-    statuses = {(run["method"], run["pattern"], run["seed"]): run for other in manifests for run in other["runs"]}
     return whole | {
         "resumed": any(manifest["resumed"] for manifest in manifests),
         "wall_seconds": round(sum(manifest["wall_seconds"] for manifest in manifests), 2),

@@ -83,8 +83,7 @@ def reason(error: BaseException) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 atomically."""
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, data: bytes) -> None:

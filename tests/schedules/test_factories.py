@@ -135,11 +135,12 @@ def test_ends_of_a_range_are_allowed_and_traced_values_are_not_read():
 
 def test_numbers_of_a_run_fill_what_was_not_given():
     run = {"base": 0.1, "updates": 10.0, "action_size": 2.0, "gain": 3.0}
-    assert tiny.filled(run, {}) == {"base": 0.1, "updates": 10.0, "gain": 3.0}
-    assert tiny.filled(run, {"gain": 1.0, "base": 0.3, "else": 1.0}) == {"base": 0.3, "updates": 10.0, "gain": 1.0}
+    assert tiny().filled(run).given == {"base": 0.1, "updates": 10.0, "gain": 3.0}
+    assert tiny(gain=1.0, base=0.3).filled(run).given == {"base": 0.3, "updates": 10.0, "gain": 1.0}
+    assert tiny(base=0.3, updates=2.0, flag=True).filled().given["flag"] is True
     clipped = as_schedule(lambda *, lambda_min, lambda_max=2.0: None, name="clipped")
-    assert clipped.filled({}, {}) == {"lambda_min": 1e-4, "lambda_max": 2.0}  # the paper's, unless it has its own
-    assert clipped.filled({"lambda_max": 0.1}, {"lambda_min": 0.0}) == {"lambda_min": 0.0, "lambda_max": 0.1}
+    assert clipped().filled().given == {"lambda_min": 1e-4, "lambda_max": 2.0}  # the paper's, unless it has its own
+    assert clipped(lambda_min=0.0).filled({"lambda_max": 0.1}).given == {"lambda_min": 0.0, "lambda_max": 0.1}
 
 
 @pytest.mark.parametrize(

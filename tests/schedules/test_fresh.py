@@ -1,4 +1,4 @@
-"""The ring of fresh residuals: the ring of the off-policy loop, statistics before it is full, and refusals."""
+"""The ring of fresh residuals: slices of its rows, statistics before it is full, and refusals."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +7,7 @@ import pytest
 
 from aesjax import Signals, aes_c, aes_r, fresh_residuals
 from aesjax.schedules import td_mean, td_quantile
+from aesjax.schedules.fresh import Ring, write
 
 SIZE, CRITICS = 12, 2
 
@@ -25,8 +26,8 @@ def through(ring, errors):
     return jax.lax.scan(step, ring.init(), errors)
 
 
-def off_policy(errors):
-    """The flat rows after each step, as `agents.common.off_policy` writes them."""
+def sliced(errors):
+    """The flat rows after each step, written as slices."""
     number = errors.shape[-1]
 
     def step(rows, now):
@@ -39,12 +40,12 @@ def off_policy(errors):
 
 
 @pytest.mark.parametrize("number", [1, 3, 12])
-def test_once_full_it_is_the_ring_of_the_off_policy_loop_bit_for_bit(number):
+def test_once_full_it_holds_slices_of_what_has_arrived_bit_for_bit(number):
     errors = stream(40, number)
     _, read = through(fresh_residuals(SIZE, CRITICS), errors)
     full = SIZE // number - 1
     assert read.shape == (40, CRITICS * SIZE)
-    np.testing.assert_array_equal(read[full:], off_policy(errors)[full:])
+    np.testing.assert_array_equal(read[full:], sliced(errors)[full:])
 
 
 @pytest.mark.parametrize("arrived", [1, 4, 12])
@@ -65,7 +66,18 @@ def test_numbers_that_do_not_divide_its_size_overwrite_the_oldest():
         state = ring.update(state, jnp.arange(first, first + number))
     assert sorted(state.td_error) == [5, 6, 7, 8, 9]
     assert state.td_error.dtype == jnp.float32
-    assert (int(state.position), int(state.filled)) == (0, 5)
+    assert (int(state.ring.position), int(state.ring.filled)) == (0, 5)
+
+
+def test_a_ring_keeps_the_newest_rows_that_count():
+    random = np.random.default_rng(0)
+    ring, rows, kept = Ring.empty(), jnp.zeros(10), []
+    compiled = jax.jit(write)
+    for t in range(12):
+        new, counts = np.arange(4.0) + 4 * t, random.random(4) < 0.6
+        ring, rows = compiled(ring, rows, jnp.asarray(new, jnp.float32), jnp.asarray(counts))
+        kept += new[counts].tolist()
+        assert sorted(np.asarray(rows)[: int(ring.filled)].tolist()) == sorted(kept[-10:])
 
 
 def test_an_empty_ring_is_no_observation():

@@ -8,6 +8,7 @@ from aesjax.registry import UnknownNameError
 from experiments import Results
 from experiments.measure.study import load_study
 from experiments.report.write import write_report
+from experiments.study.program import rows_of
 from tests.experiments.configs import config_of
 from tests.experiments.measure.synthetic import STEPS, make_curves
 from tests.experiments.report.pages import configure, save
@@ -48,6 +49,24 @@ def test_a_metric_is_drawn_against_the_number(swept, column):
     assert lines["SAC+AES"].get_ydata()[3] == rows["value"][0]
     (alone,) = swept.plot(column, "abrupt", "SAC+AES", against="kappa").axes
     assert len(alone.get_lines()) == 1
+
+
+def test_a_line_keeps_all_settings_but_the_number(tmp_path):
+    """Also where no method has the default, and where a definition differs in more than numbers."""
+    sizes = {"steps": STEPS, "evaluations": 20, "patterns": "steady,abrupt", "seeds": 2}
+    sweep = {"kappa": [0.1, 0.3], "beta": [0.5, 0.95]}
+    config = config_of("sac", "baseline,aes,aes:proxy=td_mean", sweep=sweep, **sizes)
+    curves = make_curves([row.name for row in rows_of(config)], ("steady", "abrupt"), [1, 2], every=5_000)
+    folder = save(tmp_path / "study", curves)
+    configure(folder, **config.to_json())
+    (axes,) = Results.open(folder).plot("return", "abrupt", against="kappa").axes
+    assert {line.get_label() for line in axes.get_lines()} == {
+        "SAC",
+        "SAC+AES",
+        "SAC+AES[beta=0.5]",
+        "SAC+AES[proxy=td_mean]",
+        "SAC+AES[beta=0.5,proxy=td_mean]",
+    }
 
 
 def test_an_unknown_axis_is_refused(swept):
