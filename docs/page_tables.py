@@ -738,6 +738,12 @@ def single_file_lines() -> str:
 
 
 @table
+def power() -> str:
+    """Detectable differences of the contrasts of AES by task."""
+    return tables.power(grid())
+
+
+@table
 def early_tuning() -> str:
     """AES minus a constant, both chosen on the beginning of runs."""
     return early.table(grid(), record.read().curves)

@@ -9,7 +9,7 @@ import polars as pl
 
 from aesjax.schedules import aes
 from experiments.measure.catalog import CATALOG
-from experiments.measure.comparisons import ACTED, ENOUGH, MARGIN, OUTCOMES, Contrast, contrasts
+from experiments.measure.comparisons import ACTED, ENOUGH, EQUAL, MARGIN, OUTCOMES, Contrast, contrasts
 from experiments.measure.metrics import clearly_positive
 from experiments.measure.runs import Acted
 from experiments.measure.study import STEADY
@@ -282,6 +282,23 @@ def verdict(found: Sequence[Setting]) -> str:
             line.append(counted(chosen) or "none")
         body.append(line)
     return markdown(["AES", *_GROUPS], body)
+
+
+def power(found: Sequence[Setting]) -> str:
+    """Smallest and largest detectable difference of each contrast, in % of the agent's gain; constants left out."""
+    groups: dict[str, list[Setting]] = {}
+    for setting in longest(found):
+        family = {"mujoco": "MuJoCo", "isaac": "Isaac"}.get(setting.runs["family"][0], f"`{setting.task}`")
+        groups.setdefault(family, []).append(setting)
+    body = []
+    for family, own in groups.items():
+        line = [family]
+        for row, part in CONTRASTS.values():
+            cells = (each for setting in own for each in cells_of(setting, row, part).values())
+            shares = [100 * each.detectable_share for each in cells if each.gain > 0 and each.outcome != EQUAL]
+            line.append(f"{min(shares):.0f} to {max(shares):.0f}" if shares else "none")
+        body.append(line)
+    return markdown(["detectable, % of the gain", *CONTRASTS], body)
 
 
 def by_metric(runs: pl.DataFrame) -> str:

@@ -169,6 +169,38 @@ def test_the_papers_tables_put_its_numbers_beside_ours_and_say_what_is_missing()
     assert "| isaac SQL | 0.76 → 0.81; no data |" in text
     assert "| `isaac_allegro_hand` | 21.5 → 10.6; no data |" in text
     assert "| Fixed lambda (No AES) | 0.78 | no data |" in tables.appendix_tables(grid)  # nAUC needs SAC
+    tables_of_parts = tables.appendix_tables(record.gather([record.GRID, record.RESULTS / "earlier"]))
+    for name, carriers in (
+        ("quantile", "SAC"),
+        ("ema", "SAC"),
+        ("clip", "SAC, PPO"),
+    ):  # PPO is pinned at any q and beta
+        (head,) = [line for line in tables_of_parts.splitlines() if line.startswith(f"| {name} |")]
+        assert head.endswith(f"| settings of {carriers} |")
+
+
+def test_without_a_clear_gain_there_is_no_margin():
+    setting = SETTINGS["toy_multigoal_classic", "meow"]  # its mean return is below that of random actions
+    assert np.isnan(setting.gain)
+    assert "equivalent" not in [each.outcome for each in (setting.tuned | setting.published).values()]
+    assert "No margin of equivalence." in tables.tables_of(setting)
+    assert "| `toy_multigoal_classic` | none |" in tables.power([setting])
+
+
+def test_the_table_of_power_spans_the_detectable_differences_of_a_task():
+    toy = SETTINGS["toy", "sac"]
+    row = [each for (row, _), each in toy.published.items() if row == tables.BASELINE]
+    shares = [100 * each.detectable / toy.gain for each in row]
+    assert f"| `toy` | {min(shares):.0f} to {max(shares):.0f} |" in tables.power([toy])
+    noisy = toy.runs.with_columns(
+        mean_return=pl.when(method="SAC+AES")
+        .then(pl.col("mean_return") + 50.0 * (pl.col("seed") % 2))
+        .otherwise("mean_return")
+    )
+    (wide,) = tables.settings(noisy)
+    for pattern in toy.patterns:  # more spread, less power
+        key = tables.BASELINE, pattern
+        assert wide.published[key].detectable > 2 * toy.published[key].detectable
 
 
 def test_the_page_states_the_outcomes():
