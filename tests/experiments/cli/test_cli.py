@@ -109,7 +109,7 @@ def test_an_unknown_name_is_refused_below_300_characters():
 
 
 def test_an_unknown_command_exits_with_2_and_the_nearest_name(capsys):
-    assert "unknown command 'lsit'; did you mean 'list'? commands: run, submit," in refused(capsys, "lsit")
+    assert "unknown command 'lsit'; did you mean 'list'? commands: run, tune," in refused(capsys, "lsit")
     assert "unknown command 'RUN'; did you mean 'run'?" in refused(capsys, "RUN", "--out", "x")
 
 
