@@ -77,7 +77,7 @@ class OffPolicy(Loop):
         entropy = self.carrier.entropy(state.agent, self.sample(state, key_rows, steps[-1]).obs, key_policy)
         return state, metrics | more | {"policy_entropy": entropy}
 
-    def block(self, state: RunState, run: Run, key: Array, steps: Array, *inputs: Array) -> Any:
+    def block(self, state: RunState, run: Run, key: Array, steps: Array, *inputs: Any) -> Any:
         """Run vector steps ``steps`` (n,) in order, then a due refresh of parameters."""
         state, outputs = jax.lax.scan(lambda state, now: self.step(state, run, *now), state, (steps, *inputs))
 
