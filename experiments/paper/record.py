@@ -75,6 +75,8 @@ def methods_of(runs: pl.DataFrame) -> dict[str, Method]:
 def read(folder: Path = GRID) -> Record:
     """The record in a folder (ValueError where a file is missing or damaged)."""
     curves, runs = (store.read_rows(folder / name) for name in (store.CURVES, RUNS))
+    newer = [name for name in _METRICS if name not in runs.columns]  # than the record
+    runs = runs.with_columns(pl.lit(NAN).alias(name) for name in newer).select(_COLUMNS)
     runs = runs.cast({pl.Float32: pl.Float64}).with_columns(pl.col(pl.Float64).fill_null(NAN))
     return Record(curves, runs, store.read_json(folder / STUDIES))
 
