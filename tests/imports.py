@@ -16,10 +16,10 @@ APART = ROOT / "experiments" / "bench" / "rejax_worker.py"
 #: Rooms of each package from the ground up. An arrow points to a lower line; rooms on one line do not know each other.
 #: A room is a folder or a module directly in the package; `__init__` is the package's own front door.
 FLOORS: dict[str, tuple[str, ...]] = {
-    "aesjax": ("compiling registry seeding typed types factory", "schedules", "adaptations", "__init__"),
+    "aesjax": ("compiling registry seeding typed types", "factory", "schedules", "adaptations", "__init__"),
     "agents": ("common", "sac ppo meow", "sql", "carriers", "contract train", "__init__"),
     "envs": (
-        "core",
+        "core timeline",
         "patterns",
         "adopt drift",
         "world",

@@ -14,7 +14,6 @@ from aesjax.typed import require
 from experiments.measure.catalog import Metric, run_metrics
 from experiments.measure.study import RecordedStudy, load_study
 from experiments.session.results import Results
-from experiments.session.study import Study, TuneOptions
 from experiments.study.config import StudyConfig, configured
 from experiments.study.method import Method
 from experiments.study.program import Row, identity, label_of, rows_of
@@ -56,8 +55,8 @@ class TuningPlan:
       ValueError: no method reads a number, seeds choose and judge, or the options are invalid.
     """
 
-    study: Study
-    options: TuneOptions
+    study: Any  # an `experiments.Study`
+    options: Any  # its `TuneOptions`
 
     def __post_init__(self) -> None:
         both = set(parse_seeds(self.study.seeds)) & set(parse_seeds(self.options.choosing))
@@ -100,7 +99,7 @@ class TuningPlan:
         return settings
 
     @property
-    def trials(self) -> Study:
+    def trials(self) -> Any:
         """The study that chooses."""
         methods = [trial.method for trials in self.tuned.values() for trial in trials]
         patterns = self.options.choosing_patterns or self.study.patterns
@@ -108,7 +107,7 @@ class TuningPlan:
             self.study, methods=methods, patterns=patterns, seeds=self.options.choosing, until=self.shares[-1]
         )
 
-    def judged(self, choices: Sequence[Choice]) -> Study:
+    def judged(self, choices: Sequence[Choice]) -> Any:
         """The study of the chosen settings, and of the methods without tuned numbers, on fresh seeds."""
         methods: list[Method] = []
         for position, method in enumerate(self.methods):
@@ -208,7 +207,7 @@ class Tuning:
         return "\n".join(self.plan.lines(self.trials, self.plan.choose(self.trials)))
 
 
-def tune(study: Study, options: TuneOptions, out: Path, **how: Any) -> Tuning:
+def tune(study: Any, options: Any, out: Path, **how: Any) -> Tuning:
     """Train the trials and the chosen settings into ``out``; what is finished is opened, the rest continued."""
     plan = TuningPlan(study, options)
     trials = plan.trials.run(out / TRIALS, **how)
