@@ -1,6 +1,7 @@
 """The time base of a run: steps without drift up to the onset, then the segments of the drift."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,12 +50,12 @@ class Timeline:
         """Vector steps with drift."""
         return self.total - self.start
 
-    def bounds(self, times: Array | None, *, jumps: bool) -> Array:
+    def bounds(self, times: Any, *, jumps: bool) -> Array:
         """First vector step of every segment, and the end of the run, (segments + 1,) int32.
 
         Args:
-          times: (segments,) float32, increasing from 0 and below 1: at `RANDOM` changes the part of the time beyond the
-            shortest segments, a quarter of the equal length each, that has passed when a segment starts.
+          times: (segments,) float32, increasing from 0 and below 1, unused unless `RANDOM`: the part of the time beyond
+            the shortest segments, a quarter of the equal length each, that has passed when a segment starts.
           jumps: whether the pattern jumps; others have equal segments.
         """
         count, drawn = self.segments, jumps and self.changes == RANDOM
@@ -64,7 +65,7 @@ class Timeline:
         starts = self.start + shortest * jnp.arange(count, dtype=jnp.int32) + passed
         return jnp.append(starts, jnp.int32(self.total))
 
-    def at(self, step: Array, times: Array | None, *, jumps: bool) -> tuple[Array, Array]:
+    def at(self, step: Array, times: Any, *, jumps: bool) -> tuple[Array, Array]:
         """Segment () int32 and local phase () float32 in [0, 1) at ``step``, right-continuous at the `bounds`.
 
         Before the onset the first segment with phase 0; from ``total`` on the last one with phase 1, its left limit.
