@@ -23,7 +23,10 @@ class Bandit:
     def displacement(self, values: jax.Array):
         return jnp.sum(values)
 
-    def params_of(self, values: jax.Array):
+    def notice(self, drift: Any, steps: jax.Array):
+        return None
+
+    def params_of(self, values: jax.Array, notice: Any = None):
         return ()
 
     def seen(self, obs: jax.Array, params: Any):

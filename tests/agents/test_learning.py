@@ -44,7 +44,7 @@ class Probes(Bandit):
     def path(self, drift: Any, steps: jax.Array):
         return jnp.broadcast_to(drift.astype(jnp.float32), (steps.shape[0], 1)), jnp.zeros(steps.shape[0])
 
-    def params_of(self, values: jax.Array):
+    def params_of(self, values: jax.Array, notice: Any = None):
         return values[0]
 
     def reset(self, key: jax.Array, num: int, params: Any):
