@@ -12,6 +12,7 @@ import pytest
 
 import envs
 from envs import drift
+from envs.timeline import Timeline
 from experiments.cli import main
 from experiments.report import calibration
 from experiments.study import store
@@ -34,7 +35,7 @@ def true_changes(config):
     @jax.jit
     def changes(pattern, seed):
         drawn = drift.draw(task, seed, config.segments)
-        at = partial(drift.truth, task.channels, pattern, drawn, total=total)
+        at = partial(drift.truth, task.channels, pattern, drawn, timeline=Timeline(total, config.segments))
         return jax.vmap(lambda step: at(step=step).change)(np.arange(total))
 
     numbers = {pattern: np.int32(envs.pattern_index(pattern)) for pattern in PATTERNS}
