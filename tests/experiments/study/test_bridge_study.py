@@ -46,7 +46,10 @@ def trained(world, carrier, chunks=3):
     state, chunk, evaluate, found = quick(loop.init)(run), quick(loop.chunk), quick(loop.evaluate), []
     for index in range(chunks):
         state, metrics = chunk(state, run, jnp.int32(20 * index))
-        found.append(jax.device_get((metrics, evaluate(state, run, jnp.int32(20 * (index + 1))))))
+        metrics, evaluation = jax.device_get((metrics, evaluate(state, run, jnp.int32(20 * (index + 1)))))
+        # Per step: the simulator's time limit counts the row of the reset as well.
+        metrics["online_return"] = metrics["online_return"] / world.time_limit
+        found.append((metrics, evaluation))
     return state, found
 
 
