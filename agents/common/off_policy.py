@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.schedules import fresh_residuals
+from aesjax.schedules.fresh import FreshResiduals
 from aesjax.seeding import stream
 from aesjax.types import Array, Signals
 from agents.common import adapting, buffer, loop, masks
@@ -39,6 +40,11 @@ class OffPolicy(Loop):
 
     carrier: Carrier
 
+    @property
+    def ring(self) -> FreshResiduals:
+        """The ring of the residuals of the newest transitions."""
+        return fresh_residuals(self.config.newest, critics=2)
+
     def init(self, run: Run) -> RunState:
         """State before the first step; ValueError if the window of newest transitions does not fit the environments."""
         num, newest, waiting = self.config.num_envs, self.config.newest, self.config.warmup * self.config.num_envs
@@ -54,7 +60,7 @@ class OffPolicy(Loop):
         masked = self.world.mask(state.env) is not None
         return state._replace(
             replay=buffer.init(self.config.capacity, self.world.obs_size, self.world.action_size, masked),
-            newest=fresh_residuals(newest, critics=2).init() if tracked else None,
+            newest=self.ring.init() if tracked else None,
         )
 
     def train(self, state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
@@ -150,9 +156,7 @@ class OffPolicy(Loop):
         weight = state.schedule.weight
         error = self.carrier.td_error(state.agent, arrived.rows, key, entropy_weight=weight, hyper=run.hyper)
         error = error.reshape(-1, self.config.num_envs)
-        return state._replace(
-            newest=fresh_residuals(self.config.newest, critics=2).update(state.newest, error, arrived.stored)
-        )
+        return state._replace(newest=self.ring.update(state.newest, error, arrived.stored))
 
     def learn(self, state: RunState, run: Run, step: Array, keys: Array, arrived: Arrived, change: Array) -> Any:
         """Gradient steps, then the schedule and the adaptations; the replay is read but not returned."""

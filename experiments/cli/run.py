@@ -93,13 +93,13 @@ def study_of(options: Any) -> Study:
 
 
 def train(
-    study: Study | None, runtime: Runtime, again: str = "", facts: Mapping[str, Any] = MappingProxyType({})
+    study: Study | None, runtime: Runtime, command: str = "", facts: Mapping[str, Any] = MappingProxyType({})
 ) -> int:
     """Train a study and report it; the exit code.
 
     Args:
       study: None: the study that began in the folder of ``runtime``.
-      again: the command that continues it; by default `aesjax run`.
+      command: continues it; by default `aesjax run` with its options.
       facts: further facts for the manifest.
     """
     from experiments.study import store
@@ -134,8 +134,8 @@ def train(
         claimed = claim(plan.config, out, resume=runtime.resume, added=added)
         release = stack.pop_all()
     repeated = study if plan.config.objects or claimed.extended else None
-    again = again or _again("" if repeated is None else repeated.command_or_none(plan.config), runtime, out)
-    on = f"Continue with:\n  {again}"
+    command = command or again("" if repeated is None else repeated.command_or_none(plan.config), runtime, out)
+    on = f"Continue with:\n  {command}"
     with release, claimed.owner:
         for line in plan.notes:
             print(line, flush=True)
@@ -177,7 +177,7 @@ def train(
     return DIVERGED if outcome.diverged else DONE
 
 
-def _again(command: str, runtime: Runtime, out: Path) -> str:
+def again(command: str, runtime: Runtime, out: Path) -> str:
     """Command that continues a study, from its ``command``, which is empty if the folder has its options."""
     words = shlex.split(command) or ["aesjax", "run"]
     plain = vars(Runtime(out))

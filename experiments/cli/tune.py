@@ -4,6 +4,7 @@ import dataclasses
 import shlex
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
@@ -11,6 +12,9 @@ from experiments.cli import run
 from experiments.cli.errors import DIVERGED, DONE, refusing
 from experiments.session.study import Study, TuneOptions, in_words
 from experiments.study.process import start_jax
+
+if TYPE_CHECKING:
+    from experiments.session.tuning import TuningPlan
 
 
 @tyro.conf.configure(tyro.conf.OmitArgPrefixes)
@@ -41,13 +45,13 @@ def execute(options: Tune) -> int:
         if runtime.resume and runtime.out is None:
             raise ValueError("--resume continues the tuning in --out; name its folder")
         out = runtime.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-tuning"
-        continued = _again(plan.study, options, out)
+        continued = _again(plan, options, out)
 
     def within(folder: str, report: bool) -> run.Runtime:
         begun = runtime.resume and (out / folder / store.CONFIG).exists()
         return dataclasses.replace(runtime, out=out / folder, resume=begun, report=report)
 
-    ended = run.train(plan.trials, within(TRIALS, False), again=continued)
+    ended = run.train(plan.trials, within(TRIALS, False), command=continued)
     if ended not in (DONE, DIVERGED):
         return ended
     with refusing():
@@ -57,14 +61,13 @@ def execute(options: Tune) -> int:
         choices = plan.choose(trials)
         lines = plan.lines(trials, choices)
         print(*lines, sep="\n", flush=True)
-    judged = run.train(plan.judged(choices), within(JUDGED, runtime.report), again=continued, facts={"tuning": lines})
+    judged = run.train(plan.judged(choices), within(JUDGED, runtime.report), command=continued, facts={"tuning": lines})
     return judged if judged != DONE else ended
 
 
-def _again(study: Study, options: Tune, out: Path) -> str:
+def _again(plan: "TuningPlan", options: Tune, out: Path) -> str:
     """The command that continues a tuning."""
-    words = shlex.split(study.command())[2:]
-    for part, plain in ((options.tuning, TuneOptions()), (options.runtime, run.Runtime())):
-        given = {name: value for name, value in vars(part).items() if value != getattr(plain, name)}
-        words += in_words({name: value for name, value in given.items() if name not in ("out", "resume")})
-    return shlex.join(["aesjax", "tune", *words, "--out", str(out), "--resume"])
+    file, usual = options.methods.config, vars(TuneOptions())
+    words = ["--config", str(file)] if file else shlex.split(plan.study.command())[2:]
+    tuning = {name: value for name, value in vars(options.tuning).items() if value != usual[name]}
+    return run.again(shlex.join(["aesjax", "tune", *words, *in_words(tuning)]), options.runtime, out)

@@ -166,13 +166,12 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
         status[key] = run.get("status", "")
     runs: dict[RunKey, RecordedRun] = {}
     columns = (*LOGGED, *OPTIONAL, *SUMMED, "return_mean")
+    times = {task: (_horizon(config, task), _onset(config, task)) for task in curves["task"].unique()}
     parts = curves.partition_by(list(RunKey._fields), as_dict=True, maintain_order=True)
     for key, rows in ((RunKey(*name), rows.sort("step")) for name, rows in parts.items()):
         steps = rows["step"].to_numpy().astype(np.float64)
         logs = {c: rows[c].cast(float).fill_null(NAN).to_numpy() for c in columns if c in rows.columns}
-        horizon = _horizon(config, key.task)
-        times = horizon, _onset(config, key.task)
-        curve, problem = _curve(key, steps, logs["return_mean"], times, status.get(key, ""))
+        curve, problem = _curve(key, steps, logs["return_mean"], times[key.task], status.get(key, ""))
         runs[key] = RecordedRun(key, curve, problem, steps, logs)
     for key in [key for key in status if key not in runs]:
         problem = "diverged" if status[key] == "diverged" else "missing"

@@ -118,11 +118,10 @@ def _snapshot(directory: Path, share: Share, label: Mapping[str, Any], at: int |
     config, learner = share.config, share.learner
     if at == END:
         return load_agent(directory, config, learner, label)
-    interval = config.interval(learner.spec.name) * learner.sizes.num_envs  # environment steps between evaluations
     points = changes_of(config, learner)[label["pattern"]][label["seed"]]
 
     def stored(point: int) -> Snapshot | None:
-        return load_snapshot(directory, config, learner, label, point // interval)
+        return load_snapshot(directory, config, learner, label, point // config.spacing)
 
     if at in points and (found := stored(int(at))) is not None:
         return found

@@ -216,7 +216,14 @@ class Study:
 
         return tune(self, TuneOptions(numbers, **options), Path(out).expanduser(), devices=devices, quiet=quiet)
 
-    def run(self, out: str | Path | None = None, *, devices: int | None = None, quiet: bool = False) -> "Results":
+    def run(
+        self,
+        out: str | Path | None = None,
+        *,
+        devices: int | None = None,
+        quiet: bool = False,
+        facts: Mapping[str, Any] = MappingProxyType({}),
+    ) -> "Results":
         """Train the study, or the rest of an interrupted one.
 
         Args:
@@ -225,22 +232,12 @@ class Study:
             folder.
           devices: CPU devices, one per core by default; JAX must not have started with another number.
           quiet: show no progress.
+          facts: further facts for the manifest, as JSON.
 
         Raises:
           ValueError: the study cannot be trained, or ``out`` holds something else.
           Interrupted: a signal stopped the training; the same call continues it.
         """
-        return self.trained(out, devices=devices, quiet=quiet)
-
-    def trained(
-        self,
-        out: str | Path | None,
-        *,
-        devices: int | None = None,
-        quiet: bool = False,
-        facts: Mapping[str, Any] = MappingProxyType({}),
-    ) -> "Results":
-        """`run`, with further ``facts`` in the manifest."""
         from experiments.session.results import Results
         from experiments.study import store
         from experiments.study.folder import claim, missing

@@ -14,8 +14,8 @@ from aesjax.typed import require
 from experiments.measure.catalog import Metric, run_metrics
 from experiments.measure.study import RecordedStudy, load_study
 from experiments.session.results import Results
-from experiments.study.config import StudyConfig, configured
-from experiments.study.method import Method
+from experiments.study.config import StudyConfig
+from experiments.study.method import Method, find
 from experiments.study.program import Row, identity, label_of, rows_of
 from experiments.study.text import parse_objects, parse_seeds, parse_shares, parse_sweep
 
@@ -86,7 +86,7 @@ class TuningPlan:
     @cached_property
     def tuned(self) -> dict[int, list[Trial]]:
         """Position of a method in the study -> all of its settings; methods that read no number are left out."""
-        proxy, settings = configured(self.study).proxy, {}
+        proxy, settings = find("proxy", self.study.proxy), {}
         for position, method in enumerate(self.methods):
             names = [name for name in self.axes if name in _readable(method)]
             trials = []
@@ -186,8 +186,9 @@ class Tuning:
     plan: TuningPlan
     trials: Results
     results: Results
+    chosen: Sequence[Choice]
 
-    @cached_property
+    @property
     def choices(self) -> "pl.DataFrame":
         """A row per tuned method and share of the run.
 
@@ -196,15 +197,11 @@ class Tuning:
         """
         import polars as pl
 
-        rows = self.plan.choose(self.trials)
-        fields = [
-            {name: value for name, value in row._asdict().items() if name not in ("setting", "position")}
-            for row in rows
-        ]
-        return pl.DataFrame(fields)
+        columns = Choice._fields[: Choice._fields.index("position")]
+        return pl.DataFrame([choice[: len(columns)] for choice in self.chosen], columns, orient="row")
 
     def __repr__(self) -> str:
-        return "\n".join(self.plan.lines(self.trials, self.plan.choose(self.trials)))
+        return "\n".join(self.plan.lines(self.trials, self.chosen))
 
 
 def tune(study: Any, options: Any, out: Path, **how: Any) -> Tuning:
@@ -212,8 +209,8 @@ def tune(study: Any, options: Any, out: Path, **how: Any) -> Tuning:
     plan = TuningPlan(study, options)
     trials = plan.trials.run(out / TRIALS, **how)
     choices = plan.choose(trials)
-    facts = {"tuning": plan.lines(trials, choices)}
-    return Tuning(plan, trials, plan.judged(choices).trained(out / JUDGED, facts=facts, **how))
+    results = plan.judged(choices).run(out / JUDGED, facts={"tuning": plan.lines(trials, choices)}, **how)
+    return Tuning(plan, trials, results, choices)
 
 
 def common_setting(tunings: Sequence["Tuning | str | Path"], metric: str = "return") -> "pl.DataFrame":
@@ -287,7 +284,7 @@ def _beginning(results: Results, share: float) -> RecordedStudy:
     evaluations = max(1, round(share * config.evaluations))
     if evaluations == config.evaluations:
         return recorded
-    steps = config.steps // config.evaluations * evaluations
+    steps = config.spacing * evaluations
     changes: dict[str, dict[str, dict[str, list[float]]]] = {config.task: {}}
     for key in recorded.runs:
         stated = [step for step in recorded.changes(key).tolist() if step < steps]

@@ -61,7 +61,7 @@ def film(
         raise ValueError(f"--at is a share of the run, from 0 to 1; got {at:g}")
     key = RunKey("", config.task, method, pattern, seed)
     changes = () if pattern == STEADY else results._recorded.changes(key)
-    stored = [int(step) for step in changes if step >= config.steps // config.evaluations] + [config.steps]
+    stored = [int(step) for step in changes if step >= config.spacing] + [config.steps]
     nearest = min(stored, key=lambda step: abs(step - at * config.steps))
     policy = results.policy(method, pattern, seed, at=END if nearest == config.steps else nearest)
     world = policy.world

@@ -272,8 +272,7 @@ def snapshots_at(config: StudyConfig, learner: Learner) -> set[int]:
     if getattr(learner.world.task.env, "exclusive", False):
         return set()
     runs = [steps for of_seeds in changes_of(config, learner).values() for steps in of_seeds.values()]
-    steps = config.interval(learner.spec.name) * learner.sizes.num_envs  # of the environments, between evaluations
-    return {*(np.concatenate(runs).astype(int) // steps).tolist()} - {0}
+    return {*(np.concatenate(runs).astype(int) // config.spacing).tolist()} - {0}
 
 
 def save_snapshot(
@@ -309,8 +308,7 @@ def load_snapshot(
             own = [np.zeros(leaf.shape, leaf.dtype) for leaf in leaves]
             for name in like:
                 own[int(name)] = np.asarray(saved.state[name])[rows.index(dict(label))]
-            steps = number * config.interval(carrier) * config.envs_of(carrier)
-            return Snapshot(jax.tree.unflatten(structure, own), steps)
+            return Snapshot(jax.tree.unflatten(structure, own), number * config.spacing)
     return None
 
 

@@ -135,6 +135,11 @@ class StudyConfig:
         """Environment steps of a run, trained to its end or not; its drift, replay and warm-up depend on them."""
         return self.steps if self.horizon is None else self.horizon
 
+    @property
+    def spacing(self) -> int:
+        """Environment steps between two evaluations."""
+        return self.steps // self.evaluations
+
     def interval(self, carrier: str) -> int:
         """Vector steps between two evaluations."""
         return self.vector_steps(carrier) // self.evaluations

@@ -137,7 +137,7 @@ def optimum_of(world: World, config: StudyConfig) -> dict[str, dict[str, list[fl
     best = envs.optimal_return(config.task) if config.task in envs.TASKS else None
     if best is None:
         return {}
-    count = config.evaluations * config.whole // config.steps  # of the whole run
+    count = config.whole // config.spacing  # of the whole run
     per_segment, rest = divmod(count, config.segments)
     offsets = {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}
     # Elsewhere the drift may change within what this grid takes for a segment.

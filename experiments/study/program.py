@@ -417,7 +417,7 @@ class Plan:
                 own.config,
                 own.base,
                 num_envs=own.num_envs,
-                evaluations=config.evaluations * config.whole // config.steps,
+                evaluations=config.whole // config.spacing,
                 replay=config.replay_capacity,
                 warmup=config.warmup_of(carrier),
                 facts=own.schedule,

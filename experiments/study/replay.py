@@ -31,15 +31,8 @@ if TYPE_CHECKING:
 
 
 _NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # levers recorded as in force before an update
-_ALIKE = (
-    "task",
-    "steps",
-    "horizon",
-    "evaluations",
-    "proxy",
-    "source",
-    "drift_seed",
-)  # shared with the record of controls
+#: Shared with the record of controls.
+_ALIKE = ("task", "steps", "horizon", "evaluations", "onset", "changes", "proxy", "source", "drift_seed")
 
 
 class Recorded(NamedTuple):

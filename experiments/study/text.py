@@ -238,9 +238,10 @@ def _axis(text: str) -> Sequence[Any]:
     """Values of an axis, ``0.1,1`` or ``0.01:10:7``; ValueError for a range that is not LOW:HIGH:COUNT."""
     if ":" not in text:
         return text.split(",")
-    low, high, count = (float(part) for part in text.split(":"))
-    if not 0 < low < high or count < 2 or count != int(count):
+    ends = [float(part) for part in text.split(":")]
+    if len(ends) != 3 or not 0 < ends[0] < ends[1] or ends[2] < 2 or ends[2] != int(ends[2]):
         raise ValueError(f"a range is LOW:HIGH:COUNT with 0 < LOW < HIGH and COUNT at least 2; got '{text}'")
+    low, high, count = ends
     return [float(f"{value:.3g}") for value in np.geomspace(low, high, int(count))]
 
 

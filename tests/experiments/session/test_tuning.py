@@ -81,9 +81,9 @@ def test_the_chosen_settings_are_judged_on_fresh_seeds(tuned):
     assert set(tuned.results.methods) == {"SAC", *tuned.choices["chosen"]}
     assert tuned.results.config.seeds == (1, 2)
     assert tuned.trials.config.seeds == (5, 6)
-    told = str(tuned).splitlines()
-    assert tuned.results.manifest["tuning"] == told
-    assert "cost: 16 runs of 1,200 of 1,200 steps" in told[-1]
+    lines = str(tuned).splitlines()
+    assert tuned.results.manifest["tuning"] == lines
+    assert "cost: 16 runs of 1,200 of 1,200 steps" in lines[-1]
 
 
 @pytest.mark.slow
@@ -131,3 +131,19 @@ def test_one_setting_for_all_tasks_and_its_loss(tuned, tmp_path):
         assert common["loss"].item() == pytest.approx(1 - scores.max())
     with pytest.raises(ValueError, match="tunings of two or more tasks"):
         common_setting([tuned, Results.open(tuned.trials.directory).directory.parent])
+
+
+@pytest.mark.slow
+def test_a_tuning_of_a_file_is_continued_with_the_file(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "two.toml"
+    file.write_text('methods = ["sac+aes", "ppo+aes_r"]\npatterns = "steady"\nseeds = "1:2"\n')
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.study.train.train", interrupted)
+    options = ["--config", str(file), "--numbers", "kappa=0.1,1", "--out", str(tmp_path / "tuned")]
+    assert main(["tune", *options]) == 130
+    command = capsys.readouterr().err.splitlines()[-1].split()
+    assert command[:4] == ["aesjax", "tune", "--config", str(file)]
+    assert command[4:] == ["--numbers", "kappa=0.1,1", "--out", str(tmp_path / "tuned"), "--resume"]
