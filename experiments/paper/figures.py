@@ -13,7 +13,7 @@ from experiments.measure.stats import Interval, t_interval
 from experiments.measure.study import STEADY
 from experiments.paper.record import method_of
 from experiments.paper.tables import BASELINE, CONTRASTS, PUBLISHED, Setting, cells_of, kappa_of, longest, plays
-from experiments.report.draw import canvas_to_files
+from experiments.report.draw import canvas_to_files, frame
 from experiments.report.plots import PALETTE, REFERENCE_INK
 from experiments.report.verdicts import SIGNS
 from experiments.study import store
@@ -158,17 +158,16 @@ def kappa(found: Sequence[Setting], path: Path, task: str = "toy", pattern: str 
                 axis.annotate(text, (point.weight, low), fontsize=8, color=colour, **below)
         axis.set_xscale("log")
         axis.margins(x=0.12, y=0.12)
-        _frame(axis, f"{carrier.upper()}: mean return", "mean entropy weight, reward per nat")
+        _titled(axis, f"{carrier.upper()}: mean return", "mean entropy weight, reward per nat")
     canvas.legend(list(legend.values()), list(legend), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     store.write_bytes(path, canvas_to_files(canvas, 160).png)
 
 
-def _frame(axis, title: str, horizontal: str) -> None:
+def _titled(axis, title: str, horizontal: str) -> None:
     axis.set_title(title, fontsize=9, fontweight="bold", loc="left")
     axis.set_xlabel(horizontal, fontsize=8)
-    axis.grid(True, color="#e6e6e6", lw=0.6)
+    frame(axis)
     axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=8)
 
 
@@ -216,6 +215,6 @@ def response(found: Sequence[Setting], curves: pl.DataFrame, path: Path) -> None
     for colour, (label, rise) in zip(PALETTE, responses(found, curves).items(), strict=False):
         axis.plot(range(1, len(rise) + 1), 100 * rise, marker="o", ms=5, lw=1.4, color=colour, label=label)
     axis.set_xticks(range(1, 5))
-    _frame(axis, "rise of the entropy weight, %", "change of the drift, at 20, 40, 60 and 80 % of the run")
+    _titled(axis, "rise of the entropy weight, %", "change of the drift, at 20, 40, 60 and 80 % of the run")
     axis.legend(fontsize=8, frameon=False)
     store.write_bytes(path, canvas_to_files(canvas, 160).png)

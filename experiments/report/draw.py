@@ -121,12 +121,17 @@ def dress(axis, shared: Axis) -> None:
     for change in shared.marks:
         axis.axvline(change, color="#444444", lw=0.9, zorder=1.5, ls="--" if shared.jumps else ":", alpha=0.7)
     axis.set_xlim(shared.low, shared.high)
-    axis.grid(True, color="#e6e6e6", lw=0.6)
+    frame(axis)
     axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=8)
     axis.locator_params(axis="x", nbins=5, prune="upper")  # a label at T would touch the next panel's 0
     axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g}M" if shared.high > 2e6 else f"{x / 1e3:g}k")
+
+
+def frame(axis) -> None:
+    """A light grid, and no frame above and at the right."""
+    axis.grid(True, color="#e6e6e6", lw=0.6)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str, methods: Sequence[str]) -> Any:
@@ -183,8 +188,7 @@ def sketch_sweep(
             canvas.set_xscale("log")
             canvas.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
             canvas.xaxis.set_minor_formatter(NullFormatter())
-        canvas.grid(True, color="#e6e6e6", lw=0.6)
-        canvas.spines[["top", "right"]].set_visible(False)
+        frame(canvas)
         canvas.set_xlabel(against)
         canvas.set_title(pattern, fontsize=10, loc="left")
     figure.axes[0].set_ylabel(metric.replace("_", " "))
@@ -204,8 +208,7 @@ def sketch_profiles(study: RecordedStudy, found: Mapping[str, Profile]) -> Any:
         canvas.fill_between(profile.thresholds, profile.low, profile.high, color=look[method].colour, alpha=0.13, lw=0)
     canvas.set_xlim(profile.thresholds[0], profile.thresholds[-1])
     canvas.set_ylim(-0.02, 1.02)
-    canvas.grid(True, color="#e6e6e6", lw=0.6)
-    canvas.spines[["top", "right"]].set_visible(False)
+    frame(canvas)
     canvas.set_xlabel("normalised return: 0 the random policy, 1 the best method's mean")
     canvas.set_ylabel("share of runs above it")
     figure.legend(loc="outside lower center", ncols=min(len(found), 4), fontsize=8, frameon=False)
