@@ -81,12 +81,29 @@ def entropy_schedule(config, kappa, updates, actions):
     return factory(**{name: options[name] for name in factory.options if name in options})
 
 
+def orthogonal(key, inputs, outputs):
+    """A random matrix (inputs, outputs) of orthonormal columns, or rows where there are fewer.
+
+    By Gram-Schmidt, twice for float32: LAPACK's QR, which `jax.nn.initializers.orthogonal` calls, waits for threads
+    that wait for it, for ever, where two of them run at once on a CPU of two cores.
+    """
+    normal = jr.normal(key, (max(inputs, outputs), min(inputs, outputs)))
+
+    def next_column(at, basis):
+        column = normal[:, at]
+        for _ in range(2):
+            column = column - basis @ (basis.T @ column)
+        return basis.at[:, at].set(column / jnp.linalg.norm(column))
+
+    basis = jax.lax.fori_loop(0, normal.shape[1], next_column, jnp.zeros_like(normal))
+    return basis if inputs >= outputs else basis.T
+
+
 def init_network(key, sizes, gain):
     """Orthogonal weights, of gain sqrt(2) between the layers and ``gain`` at the end; zero biases."""
     layers = []
     for at, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
-        orthogonal = jax.nn.initializers.orthogonal(gain if at == len(sizes) - 2 else 2**0.5)
-        kernel = orthogonal(jr.fold_in(key, at), (inputs, outputs))
+        kernel = (gain if at == len(sizes) - 2 else 2**0.5) * orthogonal(jr.fold_in(key, at), inputs, outputs)
         layers.append({"bias": jnp.zeros(outputs), "kernel": kernel})
     return layers
 

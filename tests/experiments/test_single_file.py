@@ -142,6 +142,14 @@ def test_a_minibatch_of_one_row_is_refused_by_ppo(tmp_path, capsys):
 
 
 @both
+def test_no_program_calls_lapack_which_can_wait_for_itself_on_two_cores(name):
+    script = SCRIPTS[name]
+    seeds = jax.ShapeDtypeStruct((4,), jnp.int32)
+    program = jax.jit(jax.vmap(script.make_train(script.Config(schedule="aes_r")))).lower(seeds)
+    assert "lapack" not in program.as_text()
+
+
+@both
 def test_a_short_sweep_ends_in_a_picture_and_a_table_of_curves(name, tmp_path, capsys):
     script, out = SCRIPTS[name], tmp_path / "plot.png"
     words = [*SHORT[name], "--seeds", "2", "--kappas", "0.01", "0.02", "--out", str(out)]
