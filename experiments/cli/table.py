@@ -1,7 +1,9 @@
 """`aesjax table grid`: studies of a part of the design, their record, and its tables"""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import tyro
@@ -24,7 +26,7 @@ class Table:
     name: tyro.conf.Positional[Literal["grid"]]
     """grid: methods with equal tuning, including the paper's two, and controls."""
     part: str
-    """A, B, C, D, E, F or appendix; `aesjax list tables` describes them."""
+    """A to G, or appendix; `aesjax list tables` describes them."""
     out: Path
     """Folder of the studies, tables.md and the record. Finished studies in it are not trained again, interrupted ones
     are continued."""
@@ -64,9 +66,10 @@ def execute(options: Table) -> int:
     import polars as pl
 
     from experiments.paper import tables
-    from experiments.paper.design import cells, controls
+    from experiments.paper.design import cells, controls, tuning
     from experiments.paper.evidence import FAMILY_OF, SETTING, planned, references
     from experiments.paper.record import STUDIES, Record, gather, read, record
+    from experiments.session.results import Results
     from experiments.study import store
 
     names = ("patterns", "seeds", "steps", "evaluations", "episodes")
@@ -88,8 +91,20 @@ def execute(options: Table) -> int:
         wanted += missing
         worst, folders = DONE, []
         for cell in wanted:
-            folder = options.out / cell.name
-            code = _train(options, folder, cell.study)
+            folder, facts = options.out / cell.name, {}
+            if plan := tuning(cell):
+                trials = options.out / f"{cell.name}-trials"
+                code = _train(options, trials, plan.trials)
+                if code not in (DONE, DIVERGED):
+                    return code
+                folders.append(trials)
+                results = None if options.dry_run else Results.open(trials, plan.trials)
+                choices = plan.choose(results) if results else []
+                facts = {"tuning": plan.lines(results, choices)} if results else {}
+                print(*facts.get("tuning", ()), sep="\n", flush=True)
+                methods = dict.fromkeys([*cell.study.methods, *plan.judged(choices).methods])
+                cell = cell._replace(study=dataclasses.replace(cell.study, methods=list(methods)))
+            code = _train(options, folder, cell.study, facts)
             control = None if options.dry_run or code not in (DONE, DIVERGED) else controls(cell, folder)
             if control is not None:
                 folders.append(options.out / control.name)
@@ -108,8 +123,8 @@ def execute(options: Table) -> int:
     return worst
 
 
-def _train(options: Table, folder: Path, study: Study) -> int:
-    """Train an unfinished study; returns the exit code."""
+def _train(options: Table, folder: Path, study: Study, facts: Mapping[str, Any] = MappingProxyType({})) -> int:
+    """Train an unfinished study, with further facts for its manifest; returns the exit code."""
     from experiments.study import store
 
     if (folder / store.MANIFEST).exists():
@@ -119,7 +134,8 @@ def _train(options: Table, folder: Path, study: Study) -> int:
     if options.dry_run:
         print(f"{folder}: {'begun' if begun else 'missing'}")
         return DONE if begun else train(study, Runtime(folder, devices=options.devices, dry_run=True))
-    return train(study, Runtime(folder, begun, quiet=options.quiet, report=options.report, devices=options.devices))
+    runtime = Runtime(folder, begun, quiet=options.quiet, report=options.report, devices=options.devices)
+    return train(study, runtime, facts=facts)
 
 
 def _check(folder: Path, study: Study) -> None:

@@ -18,7 +18,8 @@ from aesjax.registry import Registry, lookup
 from aesjax.schedules import aes, aes_c, aes_r, fixed
 from agents import CARRIERS
 from experiments.presets import presets_of
-from experiments.session.study import Study
+from experiments.session.study import Study, TuneOptions
+from experiments.session.tuning import TuningPlan
 from experiments.study.method import Control, Method
 from experiments.study.text import parse_method
 
@@ -37,6 +38,11 @@ TASKS: Mapping[str, tuple[str, ...]] = {
         *("isaac_ant", "isaac_humanoid", "isaac_ingenuity"),
         *("isaac_anymal", "isaac_allegro_hand", "isaac_franka_cabinet"),
     ),
+}
+#: Numbers among which part G chooses.
+TUNED_NUMBERS = {
+    "sac": ("fixed.base=0.02:0.5:5", "aes.kappa=0.003:0.3:5"),
+    "ppo": ("fixed.base=0,0.0003,0.001,0.003,0.01", "aes.kappa=0.0003:0.03:5"),
 }
 _COUPLED = "aes:coupling=1"  # in the paper's ablation learning rates follow the weight
 _CLIPS = (("1e-5", "2"), ("1e-4", "1"), ("1e-5", "1"), ("1e-5", "0.5"), ("1e-4", "0.5"))
@@ -58,11 +64,19 @@ APPENDIX: dict[str, dict[str, str]] = {
 }
 
 
+class Tuned(NamedTuple):
+    """Methods whose numbers are chosen on other seeds and the beginning of runs, before the study of a cell."""
+
+    methods: tuple[Method, ...]
+    options: TuneOptions
+
+
 class Cell(NamedTuple):
     """One study of the design: a carrier on a task."""
 
     name: str  # of its folder
     study: Study
+    tuned: Tuned | None = None  # methods that join those of the study once they are tuned
 
 
 class Size(NamedTuple):
@@ -75,6 +89,10 @@ class Size(NamedTuple):
     episodes: int | None = None
     patterns: str = PATTERNS
     preset: str = "quick"
+    onset: float = 0.0
+    changes: str = "even"
+    carriers: tuple[str, ...] = ("sac", "ppo", "sql", "meow")
+    channels: str | None = None
 
 
 class Part(NamedTuple):
@@ -82,6 +100,15 @@ class Part(NamedTuple):
 
     summary: str
     sizes: tuple[Size, ...]
+
+
+def _learned(task: str, carrier: str, steps: int) -> Size:
+    """A robot that learns for half of the run before it changes, at unknown times or all the time.
+
+    In the wide ranges an agent that was trained without drift loses about half of its gain over random actions; in the
+    usual ones a twelfth on Hopper and a fifth on HalfCheetah.
+    """
+    return Size(task, steps, "1:5", 100, 2, "steady,abrupt,ou", "quick", 0.5, "random", (carrier,), "hard")
 
 
 _RELEASED = "steady,abrupt,sawtooth,periodic,mixed_release"
@@ -104,6 +131,14 @@ PARTS: Registry[Part] = Registry(
         tuple(Size(task, steps, "1:5", 20, 2, _TEXT) for task in TASKS["isaac"] for steps in (51_200, 512_000)),
     ),
     F=Part("adaptations on the tasks of A and C, for SAC and PPO", (_TOY, *_MECHANICS)),
+    G=Part(
+        "robots that learn before the drift begins; weights tuned on the first fifth of runs without drift",
+        tuple(
+            _learned(task, carrier, steps)
+            for task in ("hopper", "halfcheetah", "walker2d")
+            for carrier, steps in (("sac", 150_000), ("ppo", 512_000))
+        ),
+    ),
     appendix=Part(
         "ablation, quantile, smoothing and clips on the toy task",
         (Size("toy", 40_000, "1:5", patterns=_TEXT),),
@@ -149,7 +184,20 @@ def appendix(carrier: str) -> list[Method]:
     return list(dict.fromkeys(found))
 
 
-_METHODS = {"B": released, "F": helpers, "appendix": appendix}
+def untuned(carrier: str) -> list[Method]:
+    """The carrier's own weight and published AES, beside which the methods of `TUNED` are judged."""
+    return [Method(carrier), Method(carrier, aes())]
+
+
+def tuned(carrier: str) -> Tuned:
+    """A constant, AES, and a constant with newer data (PPO: with resets), each with its best number."""
+    lever = reset() if carrier == "ppo" else recent()
+    rows = (Method(carrier, fixed()), Method(carrier, aes()), Method(carrier, fixed(), lever))
+    numbers = TUNED_NUMBERS["ppo" if carrier == "ppo" else "sac"]
+    return Tuned(rows, TuneOptions(numbers, shares="0.2", choosing_patterns="steady", clipped=0.1))
+
+
+_METHODS = {"G": untuned, "B": released, "F": helpers, "appendix": appendix}
 #: Parts and carriers that have `core`, with five seeds, at the small scale.
 _CORE = [*product("DE", CARRIERS), *product("AC", ("sql", "meow"))]
 
@@ -179,21 +227,28 @@ def cells(
         if scale == "paper":
             name, patterns = size.preset if size.preset == "release" else "paper", size.patterns
             patterns = PATTERNS if part in "DE" else patterns
-            size = Size(size.task, None, size.seeds, None, None, patterns, name)
+            size = size._replace(steps=None, evaluations=None, episodes=None, patterns=patterns, preset=name)
         presets = presets_of(size.task, 1_000)
         preset = presets[size.preset]
         steps = given.get("steps") or size.steps or preset.steps
-        for carrier in known:
+        for carrier in (carrier for carrier in known if carrier in size.carriers):
             # Some published PPO has no bonus, of which there are no multiples.
             base = preset.carriers[carrier].base or presets["quick"].carriers[carrier].base
             few = scale == "small" and (part, carrier) in _CORE
             rows = core(carrier) if few else _METHODS[part](carrier) if part in _METHODS else methods(carrier, base)
             study = Study(
                 size.task, rows, size.patterns, "1:5" if few else size.seeds, size.preset, steps,
-                evaluations=size.evaluations, episodes=size.episodes,
+                evaluations=size.evaluations, episodes=size.episodes, onset=size.onset, changes=size.changes,
+                channels=size.channels,
             )  # fmt: skip
-            found.append(Cell(f"{part}-{size.task}-{steps}-{carrier}", replace(study, **given)))
+            name = f"{part}-{size.task}-{steps}-{carrier}"
+            found.append(Cell(name, replace(study, **given), tuned(carrier) if part == "G" else None))
     return list({cell.name: cell for cell in found}.values())  # at given steps the horizons of a task are one
+
+
+def tuning(cell: Cell) -> TuningPlan | None:
+    """The tuning of a cell's tuned methods; None where it has none."""
+    return TuningPlan(replace(cell.study, methods=cell.tuned.methods), cell.tuned.options) if cell.tuned else None
 
 
 def controls(cell: Cell, folder: Path) -> Cell | None:

@@ -84,7 +84,7 @@ def table(found: Sequence[Setting], curves: pl.DataFrame) -> str:
     """Differences of AES from a constant by the share of the run on which both were chosen, and what this costs."""
     body, choices = [], []
     for setting in longest(found):
-        if not setting.tuned or not setting.gain > 0:
+        if not setting.tuned or setting.tuned_before or not setting.gain > 0:
             continue
         line, chosen = ([f"`{setting.task}` {setting.methods[BASELINE]}"] for _ in range(2))
         for result in (early(setting, curves, share) for share in SHARES):

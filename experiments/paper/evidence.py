@@ -71,7 +71,9 @@ def having(runs: pl.DataFrame, test: Callable[[Method], bool]) -> pl.Expr:
 def planned(wanted: Sequence[Cell]) -> pl.DataFrame:
     """The runs of studies, as far as a record describes them before their training."""
     rows = []
-    for config in (cell.study.config for cell in wanted):
+    for cell in wanted:
+        methods = dict.fromkeys([*cell.study.methods, *(cell.tuned.methods if cell.tuned else ())])
+        config = replace(cell.study, methods=list(methods)).config
         for row, pattern, seed in product(rows_of(config), config.patterns, config.seeds):
             definition = json.dumps(encode(row.method))
             rows.append((config.task, config.steps, row.carrier, row.name, definition, pattern, seed))
@@ -79,10 +81,13 @@ def planned(wanted: Sequence[Cell]) -> pl.DataFrame:
 
 
 def references(wanted: Sequence[Cell], known: Record) -> list[Cell]:
-    """Studies of SAC without drift that nAUC on the paper's tasks needs, and neither ``wanted`` nor a record has."""
+    """Studies of SAC without drift that nAUC on the paper's tasks needs, and neither ``wanted`` nor a record has.
+
+    Studies with tuned methods need none, because they compare returns.
+    """
     runs, steady = planned(wanted), {"method": REFERENCE, "pattern": STEADY}
     found = {}
-    for study in (cell.study for cell in wanted if cell.study.task in FAMILY_OF):
+    for study in (cell.study for cell in wanted if cell.study.task in FAMILY_OF and not cell.tuned):
         config = study.config.to_json()
         alike = [name for name, about in known.studies.items() if fits(config, about["config"])]
         there = known.runs.filter(pl.col("study").is_in(alike), **steady) if alike else []

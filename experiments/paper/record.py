@@ -127,15 +127,16 @@ def gather(places: Sequence[Path]) -> Gathered:
     studies: dict[str, Any] = {}
     for folder in records:
         stored = read(folder)
-        # Rows without curves, of which only scores are stored, are no evidence.
-        rows = stored.runs.filter(pl.col("study").is_in(list(stored.studies)))
+        # Neither rows without curves, of which only scores are stored, nor trials of a tuning are evidence.
+        whole = [name for name, study in stored.studies.items() if not _is_begun(study["config"])]
+        rows = stored.runs.filter(pl.col("study").is_in(whole))
         frames.append(rows.with_columns(record=pl.lit(folder.as_posix())))
         studies |= stored.studies
     loaded: dict[str, Any] = {}
     curves: list[pl.DataFrame] = []
     for folder in (folder for folder in folders if folder not in records):
         about, rows = _study(folder)
-        if not about["config"].get("observe"):  # a reference
+        if not about["config"].get("observe") and not _is_begun(about["config"]):  # a reference
             loaded[folder.as_posix()] = about
             curves.append(rows.with_columns(study=pl.lit(folder.as_posix())))
     if loaded:
@@ -143,6 +144,11 @@ def gather(places: Sequence[Path]) -> Gathered:
     columns = [*_COLUMNS, "record"]
     runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=columns)
     return Gathered(runs, _configs(studies | loaded))
+
+
+def _is_begun(config: Mapping[str, Any]) -> bool:
+    """Whether runs end before their horizon, as trials of a tuning do."""
+    return config.get("horizon") not in (None, config.get("steps"))
 
 
 def _configs(studies: Mapping[str, Any]) -> Configs:

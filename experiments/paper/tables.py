@@ -38,6 +38,7 @@ from experiments.study.text import number
 #: Seeds on which kappa and the constant are chosen, and seeds on which their differences are reported.
 CHOOSING, REPORTING = range(1, 6), range(6, 11)
 _IN_GRID = ~pl.col("study").str.starts_with("appendix")
+_TUNED_BEFORE = pl.col("study").str.starts_with("G-")  # on other seeds, and without drift
 _Key = tuple[str, str]  # row of a table, pattern
 
 
@@ -52,12 +53,18 @@ class Setting(NamedTuple):
     constant: str  # the chosen one, or the carrier's own
     gain: float  # of the baseline over random actions without drift; NaN unless clearly positive
     pinned: set[tuple[str, str]]  # method and pattern of the schedules that are pinned
-    tuned: dict[_Key, Contrast]  # minus the chosen constant, on `REPORTING`; empty where no seeds are left for a choice
+    reporting: tuple[int, ...]  # seeds of the contrasts with the chosen constant
+    tuned: dict[_Key, Contrast]  # minus the chosen constant; empty where no seeds are left for a choice
     published: dict[_Key, Contrast]  # published AES minus others, on all seeds
 
     @property
     def is_robot(self) -> bool:
         return self.runs["family"][0] in ("mujoco", "isaac")
+
+    @property
+    def tuned_before(self) -> bool:
+        """Whether kappa and the constant were chosen on seeds of their own, not on runs of the record."""
+        return self.runs.select(_TUNED_BEFORE.all()).item()
 
     @property
     def margin(self) -> str:
@@ -135,8 +142,10 @@ def unfilled(part: str, runs: pl.DataFrame) -> str:
 
 def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: str) -> Setting:
     seeds = sorted(runs["seed"].unique())
-    chosen = {*CHOOSING, *REPORTING} <= set(seeds)
-    first = runs.filter(pl.col("seed").is_in(list(CHOOSING if chosen else seeds)))
+    before = runs.select(_TUNED_BEFORE.all()).item()
+    chosen = before or {*CHOOSING, *REPORTING} <= set(seeds)
+    reporting = tuple(seeds) if before or not chosen else tuple(REPORTING)
+    first = runs.filter(pl.col("seed").is_in(list(CHOOSING if chosen and not before else seeds)))
     # A method with a run that diverged is not chosen.
     level, weight = pl.col("mean_return").mean().fill_nan(-np.inf), pl.col("mean_entropy_weight").mean()
     means = first.group_by("method").agg(level, weight)
@@ -145,9 +154,13 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     definitions, names = methods_of(first), list(weights)  # best first
     constants = [name for name in names if definitions[name].follows("fixed") and weights[name] > 0.0]
     rules = [name for name in names if definitions[name].follows("aes")]
+    if before:
+        fixed = [name for name in names if definitions[name].follows("fixed")]
+        constants = [name for name in fixed if not definitions[name].is_baseline] or fixed
+        rules = [name for name in rules if kappa_of(definitions[name]) != 1.0]
     tests: Mapping[str, Callable[[str], bool]] = {
         BASELINE: lambda name: definitions[name].is_baseline,
-        PUBLISHED: lambda name: name in rules and kappa_of(definitions[name]) == 1.0,
+        PUBLISHED: lambda name: definitions[name].follows("aes") and kappa_of(definitions[name]) == 1.0,
         TUNED: lambda name: chosen and name == rules[0],
         RATIO: lambda name: definitions[name].follows("aes_r"),
         LEVEL: lambda name: plays(definitions[name], "constant_at_mean"),
@@ -179,9 +192,9 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     if metric != "mean_return":  # of changes alone, and without a margin
         scored, gain = scored.filter(pl.col("value").is_not_nan(), pl.col("pattern") != STEADY), float("nan")
     logs = acted(runs)
-    found = _contrasts(scored, logs, tuned, REPORTING, gain), _contrasts(scored, logs, pairs, seeds, gain)
+    found = _contrasts(scored, logs, tuned, reporting, gain), _contrasts(scored, logs, pairs, seeds, gain)
     pinned = {place for place, each in logs.items() if each.pinned}
-    return Setting(task, steps, carrier, runs, methods, constant, gain, pinned, *found)
+    return Setting(task, steps, carrier, runs, methods, constant, gain, pinned, reporting, *found)
 
 
 def acted(runs: pl.DataFrame) -> dict[tuple[str, str], Acted]:
@@ -331,20 +344,25 @@ def tables_of(setting: Setting) -> str:
         kappa = number(kappa_of(methods[setting.methods[TUNED]]))
         rules = [name for name, method in methods.items() if method.follows("aes")]
         constants = [name for name, method in methods.items() if method.follows("fixed") and weights[name] > 0.0]
+        choice = f"chose kappa {kappa}{{}} and the constant {weights[setting.constant]:.2g}{{}}."
+        if setting.tuned_before:
+            chosen = f"Five other seeds {choice.format('', '')} All {len(setting.reporting)} seeds are reported."
+        else:
+            counts = (f" of {len(own)}" for own in (rules, constants))
+            chosen = f"Seeds 1 to 5 {choice.format(*counts)} Seeds 6 to 10 are reported."
         read = (
             f"read: mean return minus the chosen constant's, paired by seed, {_CELLS}. {common} "
-            f"Seeds 1 to 5 chose kappa {kappa} of {len(rules)} and the constant {weights[setting.constant]:.2g} of "
-            f"{len(constants)}. Seeds 6 to 10 are reported. Holm family: the {len(setting.tuned)} contrasts of this "
+            f"{chosen} Holm family: the {len(setting.tuned)} contrasts of this "
             f"table. {setting.margin}"
         )
-        level = runs.filter(pl.col("seed").is_in(list(REPORTING)), method=setting.constant)
+        level = runs.filter(pl.col("seed").is_in(setting.reporting), method=setting.constant)
         means = dict(level.group_by("pattern").agg(pl.col("mean_return").mean()).iter_rows())
         body = [["mean return of the constant", *(f"{means[pattern]:.1f}" for pattern in setting.patterns)]]
         body += _rows(setting, setting.tuned, setting.methods)
         parts += [f"*{read}*", markdown(["minus the chosen constant", *head], body)]
     published = runs.filter(method=setting.methods[PUBLISHED])
     clipped = f"at its upper clip in {100 * published['saturation_max'].to_numpy().mean():.0f} % of the updates."
-    seeds = "All ten seeds" if setting.tuned else f"All {runs['seed'].n_unique()} seeds"
+    seeds = f"All {'ten' if (count := runs['seed'].n_unique()) == 10 else count} seeds"
     steady = runs.filter(method=setting.methods[BASELINE], pattern=STEADY)
     learned = f"Without drift the baseline ends at {steady['final_return'].mean():,.0f}; the random policy earns "
     read = (

@@ -88,6 +88,9 @@ class TuneOptions:
     """Patterns of the trials; by default those of the study."""
     metric: str = "return"
     """Metric that chooses, averaged over the patterns: return, final_return, nauc, drop_ratio, recovery or another."""
+    clipped: Annotated[float, *_typed(_number(False), "SHARE")] = 1.0
+    """Largest share of its updates at a clip with which a setting is chosen, unless all have more; a schedule that is
+    mostly at a clip is a constant."""
 
 
 @dataclasses.dataclass(frozen=True)

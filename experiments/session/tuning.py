@@ -11,7 +11,7 @@ import numpy as np
 
 from aesjax.registry import listed
 from aesjax.typed import require
-from experiments.measure.catalog import Metric, run_metrics
+from experiments.measure.catalog import CATALOG, Metric, run_metrics
 from experiments.measure.study import RecordedStudy, load_study
 from experiments.session.results import Results
 from experiments.study.config import StudyConfig
@@ -43,6 +43,7 @@ class Choice(NamedTuple):
     second_score: float
     edge: str  # names of chosen numbers at an end of their axis
     settings: int
+    clipped: float  # share of the chosen setting's updates at a clip
     position: int  # of the method in the study
     setting: Method
 
@@ -64,6 +65,7 @@ class TuningPlan:
             raise ValueError(
                 f"seeds {listed(map(str, sorted(both)))} would choose and judge; give other --seeds or other --choosing"
             )
+        require(0.0 <= self.options.clipped <= 1.0, "--clipped", "a share from 0 to 1", self.options.clipped)
         require(bool(self.axes), "--numbers", "one or more axes such as kappa=0.01:10:7", self.options.numbers)
         reads = set().union(*(_readable(method) for method in self.methods))
         if unread := sorted(self.axes.keys() - reads):
@@ -130,7 +132,8 @@ class TuningPlan:
             names = _names(trials.config, settings)
             for share, study in recorded.items():
                 scores = {name: _score(study, name, metric) for name in names}
-                choices.append(self._best(position, share, settings, names, scores, metric))
+                clipped = {name: _score(study, name, CATALOG["saturation"]) for name in names}
+                choices.append(self._best(position, share, settings, names, scores, clipped, metric))
         return choices
 
     def _best(
@@ -140,13 +143,19 @@ class TuningPlan:
         settings: Sequence[Trial],
         names: Sequence[str],
         scores: Mapping[str, float],
+        clipped: Mapping[str, float],
         metric: Metric,
     ) -> Choice:
         sign, method = -1.0 if metric.lower_is_better else 1.0, self.methods[position]
         finished = [at for at, name in enumerate(names) if np.isfinite(scores[name])]
         if not finished:
             raise ValueError(f"no setting of {label_of(method)} has a value of {metric.name} with every seed")
-        order = sorted(finished, key=lambda at: -sign * scores[names[at]])
+
+        def rank(at: int) -> tuple[float, float]:
+            """First those that are clipped little enough, then the least clipped ones."""
+            return max(np.nan_to_num(clipped[names[at]]) - self.options.clipped, 0.0), -sign * scores[names[at]]
+
+        order = sorted(finished, key=rank)
         best, others = order[0], [at for at in order if names[at] != names[order[0]]]
         chosen, second = settings[best].numbers, names[others[0]] if others else None
         axes = {name: self.axes[name] for name in chosen if len(self.axes[name]) > 1}
@@ -160,6 +169,7 @@ class TuningPlan:
             scores[second] if second else float("nan"),
             ", ".join(edge),
             len(set(names)),
+            float(np.nan_to_num(clipped[names[best]])),
             position,
             settings[best].method,
         )
@@ -172,6 +182,7 @@ class TuningPlan:
             text += f"settings, {self.options.metric} {choice.score:.4g}"
             text += f"; second {choice.second}, {choice.second_score:.4g}" if choice.second else ""
             text += f"; at the edge of its axis: {choice.edge}, so extend it" if choice.edge else ""
+            text += f"; {100 * choice.clipped:.0f} % of its updates at a clip" if choice.clipped > 0 else ""
             lines.append(text)
         runs, seconds = len(trials.manifest["runs"]), trials.manifest["wall_seconds"]
         whole = trials.config.whole
@@ -193,7 +204,8 @@ class Tuning:
         """A row per tuned method and share of the run.
 
         Columns: method, share, chosen and second (names in tables), score and second_score (of the chosen metric: mean
-        over patterns of the mean over seeds), edge (chosen numbers at an end of their axis), settings (their count).
+        over patterns of the mean over seeds), edge (chosen numbers at an end of their axis), settings (their count),
+        clipped (share of the chosen setting's updates at a clip).
         """
         import polars as pl
 

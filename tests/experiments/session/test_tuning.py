@@ -32,6 +32,7 @@ def plan(numbers=NUMBERS, seeds="1:2", **options):
         ({"numbers": ["kappa=0.1:1"]}, "NAME=VALUE"),
         ({"shares": "0.1,2"}, "above 0 and at most 1"),
         ({"shares": "0.15"}, "share of the run"),
+        ({"clipped": 1.5}, "a share from 0 to 1"),
     ],
 )
 def test_a_tuning_that_cannot_choose_is_refused(options, words):
@@ -74,6 +75,18 @@ def test_the_choice_is_the_best_mean_over_patterns_and_seeds_of_each_share(tuned
         assert row["score"] == pytest.approx(best[1])
     assert tuned.choices["method"].to_list() == ["SAC+AES"] * 2 + ["SAC+fixed"] * 2
     assert set(tuned.choices["edge"]) == {"kappa", "fixed.base"}  # of two values each is an end
+
+
+@pytest.mark.slow
+def test_a_setting_at_its_clip_is_chosen_only_if_all_are(tuned):
+    trials = tuned.trials
+    shares = {row["method"]: row["saturation"] for row in trials.metrics.group_by("method").mean().rows(named=True)}
+    free, clipped = sorted((name for name in shares if "AES" in name), key=shares.get)
+    assert shares[free] < shares[clipped]
+    for limit, allowed in ((shares[free], {free}), (0.0, {free}), (1.0, {free, clipped})):
+        chosen = plan(choosing="5:6", shares="1", clipped=limit).choose(trials)[0]
+        assert chosen.chosen in allowed
+        assert chosen.clipped == pytest.approx(shares[chosen.chosen])
 
 
 @pytest.mark.slow
