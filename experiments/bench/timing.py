@@ -125,9 +125,15 @@ def measure(cases: Sequence[Case], out: Path | None, about: Mapping[str, Any]) -
             print(f"    {ratio} {values['median']:.3f} [{values['min']:.3f}, {values['max']:.3f}]", flush=True)
 
 
-def config_of(carrier: str, method: str, runs: int) -> StudyConfig:
-    """The toy task at the preset's sizes, and for PPO the pendulum with rejax's sizes and without normalisation."""
-    options: dict[str, Any] = {"methods": f"{carrier}+{method}", "patterns": "abrupt", "seeds": runs, "preset": "paper"}
+def config_of(carrier: str, method: str, runs: int, task: str | None = None) -> StudyConfig:
+    """A task at the sizes of its preset `quick`.
+
+    None: the toy task with preset `paper`, and for PPO the pendulum with rejax's sizes and without normalisation.
+    """
+    options: dict[str, Any] = {"methods": f"{carrier}+{method}", "patterns": "abrupt", "seeds": runs}
+    if task is not None:
+        return Study(task=task, **options).config
+    options["preset"] = "paper"
     if carrier != "ppo":
         return Study(task="toy", **options).config
     config = Study(task="pendulum", steps=102_400, **options).config
@@ -136,9 +142,11 @@ def config_of(carrier: str, method: str, runs: int) -> StudyConfig:
     return dataclasses.replace(config, settings={carrier: dataclasses.replace(own, config={**own.config, **sizes})})
 
 
-def measured(carrier: str, methods: Sequence[str], runs: int, rounds: int, rejax: Any = None) -> dict[str, Any]:
+def measured(
+    carrier: str, methods: Sequence[str], runs: int, rounds: int, rejax: Any = None, task: str | None = None
+) -> dict[str, Any]:
     """Rates of one carrier, with the given number of vmapped runs per method in one program; ``rejax``: `installed`."""
-    configs = {method: config_of(carrier, method, runs) for method in methods}
+    configs = {method: config_of(carrier, method, runs, task) for method in methods}
     contestants = {method: timed(config) for method, config in configs.items()}
     if carrier in ("sac", "ppo") and rejax is not None:
         contestants["rejax"] = _rejax(rejax, carrier, runs)

@@ -28,6 +28,9 @@ class Bench:
     """Comma-separated schedules with adaptations; their times are compared with the first."""
     runs: tuple[int, ...] = (1, 25)
     """Numbers of vmapped runs, comma-separated."""
+    task: str | None = None
+    """Task on which carriers learn, with its preset quick, such as hopper; by default the toy task with preset paper,
+    and the pendulum for PPO."""
     rounds: int = 5
     """Timed rounds; all contestants are interleaved in every round."""
     rejax: bool = False
@@ -47,6 +50,8 @@ class Bench:
 def execute(options: Bench) -> int:
     """Measure, and write the record if --out is given."""
     with refusing():
+        if options.rejax and options.task:
+            raise ValueError("rejax has no rates on other tasks; leave out --task or --rejax")
         start_jax(options.devices)
         from experiments.bench import timing
 
@@ -66,8 +71,8 @@ def _cases(options: Bench, rejax: Any) -> "list[timing.Case]":
     def learning(carriers: Iterable[str], runs: int, rounds: int) -> Iterator[Any]:
         for name in carriers:
             CARRIERS[name]
-            case = partial(timing.measured, name, options.methods.split(","), runs, rounds, rejax)
-            yield f"{name}, {runs} runs", case
+            case = partial(timing.measured, name, options.methods.split(","), runs, rounds, rejax, options.task)
+            yield ", ".join(filter(None, (name, options.task, f"{runs} runs"))), case
 
     def stepping(tasks: Iterable[str], engines: Sequence[str], num_envs: int, rounds: int) -> Iterator[Any]:
         for name in tasks:

@@ -24,6 +24,8 @@ def test_updates_and_physics_are_printed_and_recorded(tmp_path, capsys, monkeypa
     assert all(rate > 0 for case in cases for rate in case["medians"].values())
     printed = capsys.readouterr().out
     assert "sac, 2 runs, updates/s: fixed " in printed
+    assert main(["bench", "--task", "hopper", "--methods", "fixed", "--runs", "2", "--rounds", "1"]) == 0
+    assert "sac, hopper, 2 runs, updates/s: fixed " in capsys.readouterr().out
     assert "mujoco_over_gymnasium" in printed
 
 
@@ -58,6 +60,7 @@ def test_the_call_for_an_accelerator_has_every_carrier_task_and_engine(tmp_path)
         (["--carriers", "sax"], "unknown carrier 'sax'; did you mean 'sac'?"),
         (["--runs", "0"], "--rounds and --runs must be at least 1"),
         (["--gpu"], "name it with --out"),
+        (["--rejax", "--task", "hopper"], "leave out --task or --rejax"),
     ],
 )
 def test_wrong_requests_are_refused(words, text, capsys):
