@@ -101,7 +101,7 @@ def test_references_are_those_that_neither_the_selection_nor_the_record_has():
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"), [(["--carriers", "sak"], "did you mean 'sac'"), (["--part", "G"], "unknown part 'G'")]
+    ("words", "hint"), [(["--carriers", "sak"], "did you mean 'sac'"), (["--part", "X"], "unknown part 'X'")]
 )
 def test_a_wrong_name_is_refused_in_one_sentence(words, hint, tmp_path, capsys):
     assert run(tmp_path / "out", *words) == 2
