@@ -66,10 +66,11 @@ def execute(options: Table) -> int:
     import polars as pl
 
     from experiments.paper import tables
-    from experiments.paper.design import cells, controls, tuning
+    from experiments.paper.design import cells, controls
     from experiments.paper.evidence import FAMILY_OF, SETTING, planned, references
     from experiments.paper.record import STUDIES, Record, gather, read, record
     from experiments.session.results import Results
+    from experiments.session.tuning import TuningPlan
     from experiments.study import store
 
     names = ("patterns", "seeds", "steps", "evaluations", "episodes")
@@ -92,7 +93,9 @@ def execute(options: Table) -> int:
         worst, folders = DONE, []
         for cell in wanted:
             folder, facts = options.out / cell.name, {}
-            if plan := tuning(cell):
+            if cell.tuned:
+                study = dataclasses.replace(cell.study, methods=cell.tuned.methods)
+                plan = TuningPlan(study, cell.tuned.options)
                 trials = options.out / f"{cell.name}-trials"
                 code = _train(options, trials, plan.trials)
                 if code not in (DONE, DIVERGED):

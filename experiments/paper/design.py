@@ -19,7 +19,6 @@ from aesjax.schedules import aes, aes_c, aes_r, fixed
 from agents import CARRIERS
 from experiments.presets import presets_of
 from experiments.session.study import Study, TuneOptions
-from experiments.session.tuning import TuningPlan
 from experiments.study.method import Control, Method
 from experiments.study.text import parse_method
 
@@ -244,11 +243,6 @@ def cells(
             name = f"{part}-{size.task}-{steps}-{carrier}"
             found.append(Cell(name, replace(study, **given), tuned(carrier) if part == "G" else None))
     return list({cell.name: cell for cell in found}.values())  # at given steps the horizons of a task are one
-
-
-def tuning(cell: Cell) -> TuningPlan | None:
-    """The tuning of a cell's tuned methods; None where it has none."""
-    return TuningPlan(replace(cell.study, methods=cell.tuned.methods), cell.tuned.options) if cell.tuned else None
 
 
 def controls(cell: Cell, folder: Path) -> Cell | None:
