@@ -26,7 +26,8 @@ def uniform_bias(fan_in: int) -> Callable[..., Array]:
 def orthogonal(gain: float = 1.0) -> Callable[..., Array]:
     """Initialiser of orthogonal kernels (Saxe et al. 2014): orthonormal columns, or rows where there are fewer.
 
-    By Gram-Schmidt, twice for float32. flax's LAPACK QR deadlocks inside `shard_map` over several CPU devices.
+    By Gram-Schmidt, twice for float32. LAPACK's batched QR, which flax calls, waits for threads that wait for it where
+    two of them run at once on a CPU of two cores.
     """
 
     def init(key: Array, shape: Sequence[int], dtype=jnp.float32) -> Array:

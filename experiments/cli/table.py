@@ -95,16 +95,17 @@ def execute(options: Table) -> int:
             folder, facts = options.out / cell.name, {}
             if cell.tuned:
                 study = dataclasses.replace(cell.study, methods=cell.tuned.methods)
-                plan = TuningPlan(study, cell.tuned.options)
+                plan, choices = TuningPlan(study, cell.tuned.options), []
                 trials = options.out / f"{cell.name}-trials"
                 code = _train(options, trials, plan.trials)
                 if code not in (DONE, DIVERGED):
                     return code
-                folders.append(trials)
-                results = None if options.dry_run else Results.open(trials, plan.trials)
-                choices = plan.choose(results) if results else []
-                facts = {"tuning": plan.lines(results, choices)} if results else {}
-                print(*facts.get("tuning", ()), sep="\n", flush=True)
+                worst, folders = max(worst, code), [*folders, trials]
+                if not options.dry_run:
+                    results = Results.open(trials, plan.trials)
+                    choices = plan.choose(results)
+                    facts = {"tuning": plan.lines(results, choices)}
+                    print(*facts["tuning"], sep="\n", flush=True)
                 methods = dict.fromkeys([*cell.study.methods, *plan.judged(choices).methods])
                 cell = cell._replace(study=dataclasses.replace(cell.study, methods=list(methods)))
             code = _train(options, folder, cell.study, facts)

@@ -107,7 +107,10 @@ def _learned(task: str, carrier: str, steps: int) -> Size:
     In the wide ranges an agent that was trained without drift loses about half of its gain over random actions; in the
     usual ones a twelfth on Hopper and a fifth on HalfCheetah.
     """
-    return Size(task, steps, "1:5", 100, 2, "steady,abrupt,ou", "quick", 0.5, "random", (carrier,), "hard")
+    return Size(
+        task, steps, "1:5", episodes=2, patterns="steady,abrupt,ou", onset=0.5, changes="random", carriers=(carrier,),
+        channels="hard",
+    )  # fmt: skip
 
 
 _RELEASED = "steady,abrupt,sawtooth,periodic,mixed_release"
@@ -184,7 +187,7 @@ def appendix(carrier: str) -> list[Method]:
 
 
 def untuned(carrier: str) -> list[Method]:
-    """The carrier's own weight and published AES, beside which the methods of `TUNED` are judged."""
+    """The carrier's own weight and published AES, beside which the methods of `tuned` are judged."""
     return [Method(carrier), Method(carrier, aes())]
 
 
@@ -230,7 +233,7 @@ def cells(
         presets = presets_of(size.task, 1_000)
         preset = presets[size.preset]
         steps = given.get("steps") or size.steps or preset.steps
-        for carrier in (carrier for carrier in known if carrier in size.carriers):
+        for carrier in [name for name in known if name in size.carriers]:
             # Some published PPO has no bonus, of which there are no multiples.
             base = preset.carriers[carrier].base or presets["quick"].carriers[carrier].base
             few = scale == "small" and (part, carrier) in _CORE

@@ -128,7 +128,7 @@ def gather(places: Sequence[Path]) -> Gathered:
     for folder in records:
         stored = read(folder)
         # Neither rows without curves, of which only scores are stored, nor trials of a tuning are evidence.
-        whole = [name for name, study in stored.studies.items() if not _is_begun(study["config"])]
+        whole = [name for name, study in stored.studies.items() if not study["config"].get("horizon")]
         rows = stored.runs.filter(pl.col("study").is_in(whole))
         frames.append(rows.with_columns(record=pl.lit(folder.as_posix())))
         studies |= stored.studies
@@ -136,7 +136,7 @@ def gather(places: Sequence[Path]) -> Gathered:
     curves: list[pl.DataFrame] = []
     for folder in (folder for folder in folders if folder not in records):
         about, rows = _study(folder)
-        if not about["config"].get("observe") and not _is_begun(about["config"]):  # a reference
+        if not about["config"].get("observe") and not about["config"].get("horizon"):  # references, trials
             loaded[folder.as_posix()] = about
             curves.append(rows.with_columns(study=pl.lit(folder.as_posix())))
     if loaded:
@@ -144,11 +144,6 @@ def gather(places: Sequence[Path]) -> Gathered:
     columns = [*_COLUMNS, "record"]
     runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=columns)
     return Gathered(runs, _configs(studies | loaded))
-
-
-def _is_begun(config: Mapping[str, Any]) -> bool:
-    """Whether runs end before their horizon, as trials of a tuning do."""
-    return config.get("horizon") not in (None, config.get("steps"))
 
 
 def _configs(studies: Mapping[str, Any]) -> Configs:
