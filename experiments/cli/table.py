@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from experiments.cli.errors import DIVERGED, DONE, Refusal, refusing
 from experiments.cli.run import Runtime, train
-from experiments.session.study import Study, Text, Whole
+from experiments.session.study import SECONDS, Study, Text, Whole, Word
 from experiments.study.process import start_jax
 
 #: Fields of which a finished study may have more values than a table needs.
@@ -46,12 +46,16 @@ class Table:
     """Evaluations of a run instead of the part's."""
     episodes: Whole = None
     """Episodes of an evaluation instead of the part's."""
+    engine: Word = None
+    """Physics of robots instead of the device's default: mujoco (C), mjx or warp."""
     record: Path | None = None
     """Record to which the runs are added; by default OUT/record."""
     with_reference: bool = False
     """Also train SAC's runs without drift that nAUC needs, if neither the selection nor the record has them."""
     devices: Whole = None
     """Devices to use; on a CPU one per core by default."""
+    checkpoint_seconds: Annotated[float, *SECONDS] = 30.0
+    """Seconds between checkpoints."""
     dry_run: bool = False
     """Print the missing studies with runs, memory and a time estimate; nothing is trained or written. Controls, which
     need finished studies, are omitted."""
@@ -73,7 +77,7 @@ def execute(options: Table) -> int:
     from experiments.session.tuning import TuningPlan
     from experiments.study import store
 
-    names = ("patterns", "seeds", "steps", "evaluations", "episodes")
+    names = ("patterns", "seeds", "steps", "evaluations", "episodes", "engine")
     given = {name: value for name in names if (value := getattr(options, name)) is not None}
     with refusing():
         start_jax(options.devices)
@@ -138,7 +142,10 @@ def _train(options: Table, folder: Path, study: Study, facts: Mapping[str, Any] 
     if options.dry_run:
         print(f"{folder}: {'begun' if begun else 'missing'}")
         return DONE if begun else train(study, Runtime(folder, devices=options.devices, dry_run=True))
-    runtime = Runtime(folder, begun, quiet=options.quiet, report=options.report, devices=options.devices)
+    runtime = Runtime(
+        folder, begun, quiet=options.quiet, report=options.report, checkpoint_seconds=options.checkpoint_seconds,
+        devices=options.devices,
+    )  # fmt: skip
     return train(study, runtime, facts=facts)
 
 
