@@ -80,6 +80,9 @@ class Audit:
 
     directories: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of finished studies, records, or folders that contain them."""
+    claim: str | None = None
+    """Check one claim, such as B1, and print its settings: levels, difference, interval and outcome, or the reason why
+    a setting does not count."""
     json: Path | None = None
     """Also write everything as JSON into this file; - is standard output."""
     out: Path | None = None
@@ -98,7 +101,7 @@ def audit(options: Audit) -> int:
     with refusing():
         if not options.directories:
             raise ValueError("audit needs a record, or a folder with one or more finished studies")
-        data = audit.audit(options.directories)
+        data = audit.audit(options.directories, options.claim)
         console = Console(stderr=not {str(options.json), str(options.out)}.isdisjoint(store.STDOUT))
         for table in audit.tables(data):
             console.print(Markdown(render_table(table)))

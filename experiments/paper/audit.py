@@ -7,12 +7,23 @@ from typing import Any
 
 import polars as pl
 
+from aesjax.registry import lookup
 from experiments.measure.catalog import CATALOG
 from experiments.measure.comparisons import BETTER, ENOUGH, UNDECIDED, WORSE
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.design import TASKS
 from experiments.paper.evidence import FEWEST, Evidence, Measured
-from experiments.paper.judge import CODE, CONTRADICTED, RELEASED, REPRODUCED, VERDICTS, Finding, Part, judge
+from experiments.paper.judge import (
+    CODE,
+    CONTRADICTED,
+    RELEASED,
+    REPRODUCED,
+    VERDICTS,
+    Finding,
+    Part,
+    judge,
+    settings,
+)
 from experiments.paper.record import gather
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page
@@ -40,19 +51,32 @@ _LIMITS = (
     "settings; of several such groups the fullest counts, then the longest.",
     "Verdicts are not corrected for the number of claims; within a claim its settings are.",
 )
+_SETTINGS = (
+    "Better: on the claimed side, after Holm's correction over the settings that count. Other settings have the reason "
+    "why they do not count."
+)
 _KINDS = {REPRODUCED: "better", BETTER: "better", CONTRADICTED: "worse", WORSE: "worse"}
 FAMILIES = ["family", "tasks with results", "seeds", *VERDICTS]
 _HEADER = ["claim", "verdict", "paper", "ours", "settings + / − / ?", "pairs", "why"]
 
 
-def audit(places: Sequence[Path]) -> dict[str, Any]:
+def audit(places: Sequence[Path], key: str | None = None) -> dict[str, Any]:
     """Judge every claim by the runs of records and studies: sentence, claims, questions and evidence as plain JSON.
 
+    Args:
+      key: of the only claim or question to judge, such as "B1", which then also has its ``settings``.
+
     Raises:
+      UnknownNameError: unknown key.
       ValueError: as in `experiments.paper.record.gather`.
     """
+    by_key = {claim.key: claim for claim in (*CLAIMS, *QUESTIONS)}
+    chosen = by_key if key is None else {key: lookup("claim", by_key, key)}
     evidence = Evidence(gather(places))
-    claims, questions = ([_finding(judge(claim, evidence)) for claim in of] for of in (CLAIMS, QUESTIONS))
+    judged = [[_finding(judge(claim, evidence)) for claim in of if claim.key in chosen] for of in (CLAIMS, QUESTIONS)]
+    claims, questions = judged
+    if key is not None:
+        (claims or questions)[0]["settings"] = settings(chosen[key], evidence)
     data = {"audited": [place.as_posix() for place in places], "claims": claims, "questions": questions}
     data["evidence"] = [_rests_on(runs) for runs in evidence.groups()]
     return {"sentence": sentence(data), **data}
@@ -109,7 +133,9 @@ def _rests_on(runs: pl.DataFrame) -> dict[str, Any]:
 
 
 def sentence(data: dict[str, Any]) -> str:
-    """How many of the claims have which verdict, and the reasons of undecided ones, from the plain record."""
+    """How many of the claims have which verdict, and the reasons of undecided ones; of a single claim why."""
+    if "settings" in (finding := (data["claims"] + data["questions"])[0]):
+        return "{key}, {claim}: {verdict}; {why}.".format(**finding)
     verdicts = Counter(claim["verdict"] for claim in data["claims"])
     reasons = Counter(claim["reason"] for claim in data["claims"] if claim["verdict"] == UNDECIDED)
     counts = ", ".join(f"{verdicts[kind]} are {kind}" for kind in VERDICTS)
@@ -140,7 +166,9 @@ def families(data: dict[str, Any]) -> list[list[str]]:
 
 
 def tables(data: dict[str, Any]) -> list[Table]:
-    """The families, the claims by section, and the project's own questions."""
+    """The families, the claims by section, and the project's own questions; of a single claim its settings."""
+    if "settings" in (finding := (data["claims"] + data["questions"])[0]):
+        return [_settings(finding)]
     by_family = Table(
         "families",
         "Each task family alone",
@@ -165,6 +193,26 @@ def tables(data: dict[str, Any]) -> list[Table]:
     return [by_family, claims, ours]
 
 
+def _settings(finding: dict[str, Any]) -> Table:
+    scale, places = _printed(finding["metric"])
+    names, rows = ["task", "carrier", "pattern"], []
+    for setting in finding["settings"]:
+        outcome = setting.get("outcome", "")
+        cells = [Cell(outcome or setting["reason"], kind=_KINDS.get(outcome, "muted")), Cell(NONE), Cell(NONE)]
+        if outcome:
+            levels = " → ".join(number(setting[side] * scale, places) for side in ("second", "first"))
+            cells[1:] = Cell(levels), Cell(_signed(setting, scale, places))
+        rows.append([*(Cell(setting[name]) for name in names), *cells])
+    header, title = [*names, "outcome", "second → first", "difference"], f"Settings of claim {finding['key']}"
+    return Table("settings", title, _SETTINGS, header, [("", rows)], labels=4)
+
+
+def _printed(metric: str) -> tuple[float, int]:
+    """Factor and digits of a printed metric."""
+    row = CATALOG.get(metric)
+    return (100.0, row.digits) if row and row.percent else (1.0, 2)
+
+
 def _add(table: Table, group: str, finding: dict[str, Any], text: str) -> None:
     parts, metric = finding["families"], finding["metric"]
     scope = "" if finding["scope"] == "all" else f", on {finding['scope']}"
@@ -184,8 +232,7 @@ def _row(name: str, paper: str, part: dict[str, Any], metric: str) -> list[Cell]
     head = [Cell(name), verdict, Cell(paper, kind="paper")]
     if "difference" not in part:
         return [*head, *(Cell(NONE, kind="muted"),) * 3, Cell(part["why"])]
-    row = CATALOG.get(metric)
-    scale, places = (100.0, row.digits) if row and row.percent else (1.0, 2)
+    scale, places = _printed(metric)
     first = " → ".join(number(part[side] * scale, places) for side in ("second", "first"))
     rest = [f"{label} {_signed(other, scale, places)}".strip() for label, other in {"": part, **part["beside"]}.items()]
     cells = Cell(" / ".join(str(part[outcome]) for outcome in ("better", "worse", "undecided")))

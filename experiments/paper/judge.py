@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from experiments.measure.comparisons import BETTER, ENOUGH, MARGIN, NO_DATA, UNDECIDED, WORSE
+from experiments.measure.comparisons import BETTER, ENOUGH, MARGIN, NO_DATA, UNDECIDED, WORSE, contrasts
 from experiments.paper.claims import Claim
 from experiments.paper.conditions import POWER, counted
 from experiments.paper.design import TASKS
-from experiments.paper.evidence import CARRIERS, FEWEST, Evidence, Measured, Place, contrast, expected, measure
+from experiments.paper.evidence import CARRIERS, CELL, FEWEST, Evidence, Measured, Place, contrast, expected, measure
 
 REPRODUCED, CONTRADICTED = "reproduced", "contradicted"
 VERDICTS = REPRODUCED, CONTRADICTED, UNDECIDED
@@ -87,6 +88,27 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
         whole = _part(claim, evidence, runs, {place[:2] for place in places}, "all")
     coded = set() if claim.against else ran & _WITH_CODE
     return Finding(claim, whole, parts, _part(claim, evidence, runs, coded, CODE) if coded else None)
+
+
+def settings(claim: Claim, evidence: Evidence) -> list[dict[str, Any]]:
+    """The settings of a claim, first those that count; empty if no study can decide the claim.
+
+    Keys: task, carrier, pattern, and the reason why the setting does not count; else outcome (better: on the claimed
+    side, after Holm over the settings that count), second and first (means), difference and its 95 % interval.
+    """
+    if claim.untestable:
+        return []
+    places = expected(claim.patterns, claim.carriers, claim.tasks)
+    frame = evidence.compared(claim.first, claim.second, places)[0]
+    compared, reasons = counted(claim, evidence, frame, places)
+    parts = evidence.values(compared, claim.metric).partition_by(CELL[:3], as_dict=True)
+    tests = contrasts({place: claim.sign * part["difference"].to_numpy() for place, part in sorted(parts.items())})
+    rows: list[dict[str, Any]] = []
+    for place, test in tests.items():
+        means = parts[place].select(pl.col("second", "first", "difference").mean()).row(0, named=True)
+        ends = sorted((claim.sign * test.interval.low, claim.sign * test.interval.high))
+        rows.append(dict(zip(CELL, place, strict=False)) | {"outcome": test.outcome, **means, "interval": ends})
+    return rows + [dict(zip(CELL, place, strict=False), reason=why) for place, why in sorted(reasons.items()) if why]
 
 
 def _part(claim: Claim, evidence: Evidence, runs: Sequence[_Runs], pairs: set[Pair], scope: str) -> Part:

@@ -28,6 +28,7 @@ from tests.experiments.configs import config_of
 from tests.experiments.measure.synthetic import STEPS, config, make_curves
 from tests.experiments.report.pages import Page, configure, reseal, save
 from tests.pages import ROOT
+from tests.refusals import refused
 
 AES, OWN = Side(("aes",)), Side(("baseline",))
 BY_KEY = {claim.key: claim for claim in (*CLAIMS, *QUESTIONS)}
@@ -260,7 +261,30 @@ def test_the_command_writes_json_and_a_page(toy, found, tmp_path, capsys):
     assert "AES raises nAUC under drift in general" in " ".join(html.texts)
 
 
+@pytest.mark.parametrize("key", ["B1", "C0", "D4", "A3", "AES 1"])
+def test_one_claim_is_shown_with_every_setting(toy, tmp_path, capsys, key):
+    record = tmp_path / "claim.json"
+    assert main(["audit", str(toy), "--claim", key, "--json", str(record)]) == 0
+    printed, data = capsys.readouterr().out, json.loads(record.read_text())
+    (finding,) = data["claims"] + data["questions"]
+    assert data["sentence"] in printed
+    claim, counting = BY_KEY[key], [setting for setting in finding["settings"] if "outcome" in setting]
+    reasons = [setting["reason"] for setting in finding["settings"] if "reason" in setting]
+    assert {reason: reasons.count(reason) for reason in reasons} == finding["left_out"]
+    wanted = set() if claim.untestable else expected(claim.patterns, claim.carriers, claim.tasks)
+    assert len(finding["settings"]) == len(wanted)
+    if key == "B1":  # every setting of one family is a test of its own
+        assert sum(setting["outcome"] == "better" for setting in counting) == finding["better"] > 0
+    for setting in counting:
+        low, high = setting["interval"]
+        assert low <= setting["difference"] <= high
+        assert setting["difference"] == pytest.approx(setting["first"] - setting["second"])
+        if setting["outcome"] == "better":
+            assert min(claim.sign * low, claim.sign * high) > 0
+
+
 def test_what_cannot_be_audited_is_refused_in_a_sentence(toy, tmp_path, capsys):
+    assert "did you mean 'B3'" in refused(capsys, "audit", toy, "--claim", "b")
     assert main(["audit", str(tmp_path / "nowhere")]) == 2
     assert "is not a folder" in capsys.readouterr().err
     assert main(["audit", str(tmp_path)]) == 2
