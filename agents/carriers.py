@@ -1,7 +1,7 @@
 """The registered carriers."""
 
 from aesjax.registry import Registry
-from agents import meow, ppo, sac, sql
+from agents import discrete, meow, ppo, sac, sql
 from agents.common.spec import CarrierSpec, check_hyper
 
 CARRIERS: Registry[CarrierSpec] = Registry(
@@ -14,6 +14,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         check_hyper,
         baseline="auto",
         meaning=("hidden", "layer_norm", "gamma"),
+        discrete=discrete.DiscreteSac,
     ),
     ppo=CarrierSpec(
         "PPO",
@@ -34,6 +35,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
             *("normalise_value", "gamma", "reward_scale"),
         ),
         episodic=("discounted",),
+        discrete=discrete.DiscretePpo,
     ),
     sql=CarrierSpec(
         "SQL",
@@ -44,6 +46,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         baseline="fixed",
         absent={"log_prob": "it reads log_prob, and SQL's sampler is implicit: it has no density"},
         meaning=("hidden", "layer_norm", "gamma", "reward_scale"),
+        discrete=discrete.DiscreteSql,
     ),
     meow=CarrierSpec(
         "MEow",

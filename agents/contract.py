@@ -39,7 +39,7 @@ def check_carrier(carrier: str | CarrierSpec, **settings: Any) -> None:
 
     The weight that is passed changes the update. Only termination stops the bootstrap. Equal calls have equal results,
     and the state keeps its shapes and types. Signals that are not `absent` are reported. Deterministic actions are in
-    [-1, 1].
+    [-1, 1], and discrete ones are one-hot rows.
 
     Args:
       carrier: a registered name or a custom carrier.
@@ -51,7 +51,15 @@ def check_carrier(carrier: str | CarrierSpec, **settings: Any) -> None:
     >>> check_carrier("sac", hidden=(8,), batch_size=8)
     """
     spec = carrier if isinstance(carrier, CarrierSpec) else CARRIERS[carrier]
-    name = f"carrier '{spec.name}'"
+    _check(spec, False, settings)
+    if spec.discrete:
+        _check(spec, True, settings)
+
+
+def _check(spec: CarrierSpec, discrete: bool, settings: dict[str, Any]) -> None:
+    """`check_carrier` for one kind of actions."""
+    name = f"carrier '{spec.name}'" + " with discrete actions" * discrete
+    make: Any = spec.discrete if discrete else spec.make
 
     def require(fits: Any, text: str) -> None:
         if not fits:
@@ -59,10 +67,10 @@ def check_carrier(carrier: str | CarrierSpec, **settings: Any) -> None:
 
     with trying(f"{name} does not work"):
         spec.check(spec.hyper())
-        agent: Any = spec.make(_S, _A, spec.config(**settings))
+        agent: Any = make(_S, _A, spec.config(**settings))
         light, heavy = jnp.float32(0.1), jnp.float32(0.4)
         begin = partial(agent.init, num_envs=_N) if spec.on_policy else agent.init
-        state, data = jit(begin, compiler_options=_FAST)(jax.random.key(0)), _data_of(agent, spec.on_policy)
+        state, data = jit(begin, compiler_options=_FAST)(jax.random.key(0)), _data_of(agent, spec.on_policy, discrete)
         lowered = _lowered(spec, agent, state, data, light)
         run = lowered.compile()
         base, again, heavier = (jax.device_get(run(state, data, weight)) for weight in (light, light, heavy))
@@ -81,6 +89,9 @@ def check_carrier(carrier: str | CarrierSpec, **settings: Any) -> None:
     require(not _same(_learned(base), _learned(heavier)), "entropy_weight changes no loss and no parameter; use it")
     for method, values in base.actions.items():
         require(values.shape == (_N, _A), f"{method} must return ({_N}, {_A}); got {values.shape}")
+        if discrete:
+            rows = np.sort(values, -1)
+            require((rows == np.eye(_A)[-1]).all(), f"{method} must return one-hot rows; got {values.tolist()}")
     require(np.all(np.abs(base.actions["act_deterministic"]) <= 1.0), "act_deterministic must stay in [-1, 1]")
     require(base.entropy.shape == () and np.isfinite(base.entropy), f"entropy must be finite; got {base.entropy}")
 
@@ -99,14 +110,16 @@ def check_carrier(carrier: str | CarrierSpec, **settings: Any) -> None:
             require(changed != stops, f"the residual of {step} step in {method} {word} on next_obs; {rule}")
 
 
-def _data_of(agent: Any, on_policy: bool) -> Transition | Rollout:
+def _data_of(agent: Any, on_policy: bool, discrete: bool) -> Transition | Rollout:
     """Random transitions (B,), or a rollout (T, N) of a carrier that needs one, without an end of an episode."""
     rng, shape = np.random.default_rng(0), (agent.config.rollout, _N) if on_policy else (agent.config.batch_size,)
     none = jnp.zeros(shape)
     obs, action, reward, later = (jnp.float32(rng.normal(size=(*shape, *size))) for size in ((_S,), (_A,), (), (_S,)))
+    if discrete:
+        action = jax.nn.one_hot(jnp.argmax(action, -1), _A)
     if on_policy:
         return Rollout(obs, action, reward, none, none, later)
-    return Transition(obs, jnp.tanh(0.7 * action), reward, none, later)
+    return Transition(obs, action if discrete else jnp.tanh(0.7 * action), reward, none, later)
 
 
 def _lowered(spec: CarrierSpec, agent: Any, *arguments: Any) -> Any:

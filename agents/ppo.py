@@ -1,7 +1,6 @@
 """Proximal Policy Optimization (Schulman et al. 2017): losses and one minibatch step. The entropy weight enters once,
 as the weight of the entropy bonus in the policy loss (`entropy_bonus`)."""
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -16,7 +15,7 @@ from aesjax.types import Array, Signals
 from agents.common import masks
 from agents.common.carrier import Network, OnPolicyCarrier, Rollout, UpdateOut
 from agents.common.masks import Moments, denormalise, empty, merge, normalise
-from agents.common.networks import ACTIVATIONS, ActorCritic
+from agents.common.networks import ACTIVATIONS, ActorCritic, Categorical, Normal
 from agents.common.optim import descend
 
 _ADAM_EPS = 1e-5
@@ -133,18 +132,9 @@ def value_loss(
     return 0.5 * masks.mean(jnp.maximum(error, (near - target) ** 2), weight)
 
 
-def entropy_bonus(log_std: Array, *, entropy_weight: Array) -> Array:
-    """``-lam H`` with ``H = sum_j (0.5 + 0.5 log 2 pi + log_std_j)`` for log_std (A,), any state."""
-    return -entropy_weight * _entropy(log_std)
-
-
-def _entropy(log_std: Array) -> Array:
-    return jnp.sum(0.5 + 0.5 * jnp.log(2 * jnp.pi) + log_std)
-
-
-def _log_prob(mean: Array, log_std: Array, action: Array) -> Array:
-    scale = jnp.broadcast_to(jnp.exp(log_std).reshape((1,) * (mean.ndim - 1) + log_std.shape), mean.shape)
-    return (-0.5 * jnp.square((action - mean) / scale) - (0.5 * math.log(2 * math.pi) + jnp.log(scale))).sum(-1)
+def entropy_bonus(entropy: Array, *, entropy_weight: Array) -> Array:
+    """``-lam H`` for the mean entropy () of the policy, nats."""
+    return -entropy_weight * entropy
 
 
 @dataclass(frozen=True)
@@ -169,9 +159,9 @@ class Ppo(OnPolicyCarrier):
         """Policy and value, the trunk counted with the value."""
         return (Network(self.net, "actor", lambda obs, action: (obs,), heads={"value": "critic", "trunk": "critic"}),)
 
-    def apply(self, params: Any, obs: Array) -> tuple[Array, Array, Array]:
-        """Mean (..., A), log standard deviation (A,) and value (...)."""
-        return cast(tuple[Array, Array, Array], self.net.apply(params, obs))
+    def apply(self, params: Any, obs: Array) -> tuple[Normal | Categorical, Array]:
+        """Policy and value (...)."""
+        return cast(tuple[Normal | Categorical, Array], self.net.apply(params, obs))
 
     def init(self, key: Array, num_envs: int) -> PpoState:
         params = self.net.init(key, jnp.zeros((1, self.obs_size)))
@@ -187,15 +177,14 @@ class Ppo(OnPolicyCarrier):
         return state, self.view(state, obs)
 
     def act(self, state: PpoState, seen: Array, key: Array) -> Array:
-        mean, log_std, _ = self.apply(state.params, seen)
-        return mean + jnp.exp(log_std)[None] * jax.random.normal(key, mean.shape)
+        return self.apply(state.params, seen)[0].sample(key)
 
     def act_deterministic(self, state: PpoState, obs: Array) -> Array:
-        return jnp.clip(self.apply(state.params, self.view(state, obs))[0], -1.0, 1.0)
+        return self.apply(state.params, self.view(state, obs))[0].mode()
 
     def entropy(self, state: PpoState, obs: Array, key: Array) -> Array:
-        """Analytic entropy of the Gaussian before its samples are clipped to the action box, equal in every state."""
-        return _entropy(self.apply(state.params, self.view(state, obs))[1])
+        """Exact entropy of the policy before its samples are clipped to the action box."""
+        return self.apply(state.params, self.view(state, obs))[0].entropy()
 
     def scale_reward(
         self, state: PpoState, reward: Array, done: Array, hyper: PpoHyper, valid: Array | None = None
@@ -212,9 +201,9 @@ class Ppo(OnPolicyCarrier):
     def prepare(self, state: PpoState, rollout: Rollout, hyper: PpoHyper) -> tuple[PpoState, Rows, Array]:
         """Advantages, targets and residuals of a rollout; residuals in reward units."""
         # Values and log-probabilities of the complete rollout in one pass, under the parameters that acted.
-        mean, log_std, output = self.apply(state.params, rollout.obs)
-        next_output = self.apply(state.params, rollout.next_obs)[2]
-        log_prob = _log_prob(mean, log_std, rollout.action)
+        policy, output = self.apply(state.params, rollout.obs)
+        next_output = self.apply(state.params, rollout.next_obs)[1]
+        log_prob = policy.log_prob(rollout.action)
         terminated, truncated = rollout.terminated, rollout.truncated
         restored = partial(denormalise, state.value_moments) if self.config.normalise_value else lambda values: values
         value, next_value = restored(output), restored(next_output)
@@ -239,15 +228,15 @@ class Ppo(OnPolicyCarrier):
             advantage = (advantage - masks.mean(advantage, weight)) / (masks.std(advantage, weight) + 1e-8)
 
         def loss_fn(params: Any):
-            mean, log_std, value = self.apply(params, batch.obs)
-            log_ratio = _log_prob(mean, log_std, batch.action) - batch.log_prob
+            policy, value = self.apply(params, batch.obs)
+            log_ratio, entropy = policy.log_prob(batch.action) - batch.log_prob, policy.entropy(weight)
             ratio = jnp.exp(log_ratio)
             actor = clipped_loss(ratio, advantage, hyper.clip, weight)
             critic = value_loss(value, batch.value, batch.target, hyper.clip, self.config.value_clip, weight)
-            bonus = entropy_bonus(log_std, entropy_weight=entropy_weight)
+            bonus = entropy_bonus(entropy, entropy_weight=entropy_weight)
             kl = masks.mean(ratio - 1.0 - log_ratio, weight)
             outside = masks.mean(jnp.abs(ratio - 1.0) > hyper.clip, weight)
-            return actor + hyper.value_coef * critic + bonus, (actor, critic, kl, outside, _entropy(log_std))
+            return actor + hyper.value_coef * critic + bonus, (actor, critic, kl, outside, entropy)
 
         grads, (actor, critic, kl, outside, entropy) = jax.grad(loss_fn, has_aux=True)(state.params)
         limits = {"max_norm": hyper.max_norm, "eps": _ADAM_EPS, "decay": hyper.weight_decay}

@@ -101,9 +101,9 @@ class Sac(Carrier):
         return cast(Array, self.critic.apply(params, obs, action))
 
     def init(self, key: Array) -> Networks:
-        key_actor, key_critic = jax.random.split(key)
         obs, action = jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size))
-        return begin(self.actor.init(key_actor, obs), self.critic.init(key_critic, obs, action))
+        pairs = zip(self.networks, jax.random.split(key), strict=True)
+        return begin(*(network.net.init(own, *network.inputs(obs, action)) for network, own in pairs))
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:
         return self.sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[0]
@@ -125,6 +125,15 @@ class Sac(Carrier):
         action, log_prob = self.sample(state.actor, batch.next_obs, noise)
         next_q = self.value(state.target, batch.next_obs, action)
         return soft_target(batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma)
+
+    def policy_loss(self, params: Any, critic: Any, obs: Array, noise: Array, entropy_weight: Array) -> Array:
+        """`actor_loss` of fresh actions at observations (B, S)."""
+        action, log_prob = self.sample(params, obs, noise)
+        return actor_loss(log_prob, self.value(critic, obs, action), entropy_weight=entropy_weight)
+
+    def log_prob(self, params: Any, obs: Array, noise: Array) -> Array:
+        """Log-densities (B,) of fresh actions."""
+        return self.sample(params, obs, noise)[1]
 
     def td_error(
         self, state: Networks, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper
@@ -150,11 +159,7 @@ class Sac(Carrier):
         def actor_step(before: tuple[Any, Any], noise: Array) -> tuple[tuple[Any, Any], Array]:
             actor, opt = before
 
-            def loss_fn(params: Any) -> Array:
-                action, log_prob = self.sample(params, batch.obs, noise)
-                return actor_loss(log_prob, self.value(critic, batch.obs, action), entropy_weight=entropy_weight)
-
-            loss, grads = jax.value_and_grad(loss_fn)(actor)
+            loss, grads = jax.value_and_grad(self.policy_loss)(actor, critic, batch.obs, noise, entropy_weight)
             return descend(actor, grads, opt, hyper.learning_rate, decay=decay), loss
 
         def actor_steps(before: tuple[Any, Any]) -> tuple[tuple[Any, Any], Array]:
@@ -173,7 +178,7 @@ class Sac(Carrier):
             value_loss=jax.lax.stop_gradient(critic_value),
             critic_drift=optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic)),
             # Fresh actions of the policy just updated, as the reference's temperature step draws them.
-            log_prob=jax.lax.stop_gradient(self.sample(actor, batch.obs, noise[1])[1]),
+            log_prob=jax.lax.stop_gradient(self.log_prob(actor, batch.obs, noise[1])),
         )
         metrics = {"critic_loss": critic_value, "actor_loss": loss}  # 0 where the delayed actor had no step
         new = Networks(actor, critic, polyak(state.target, critic, hyper.tau), actor_opt, critic_opt)

@@ -1,6 +1,7 @@
 """`make_train`: the training of one run as one pure function, to be jitted and mapped over by the caller."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, cast
@@ -26,6 +27,7 @@ from envs.adopt import adapter_of, adopt_task
 from envs.timeline import EVEN
 from envs.world import World
 
+ENTROPY_SHARE = 0.98  # of log A, the target entropy of A discrete actions (Christodoulou 2019)
 ROLLOUT_ENVS = 8  # parallel environments of an on-policy carrier by default
 Train = Callable[..., tuple[Any, dict[str, Array]]]
 
@@ -227,7 +229,11 @@ def learner_of(
     Raises:
       ValueError: sizes that do not fit together, or too many gradient steps for a counter.
     """
-    agent = spec.make(world.obs_size, world.action_size, spec.config(**config))
+    make = spec.discrete if world.discrete else spec.make
+    if make is None:
+        able = ", ".join(other.label for other in CARRIERS.values() if other.discrete)
+        raise ValueError(f"carrier {spec.label} takes no discrete actions, as of task '{world.name}'; {able} take them")
+    agent = make(world.obs_size, world.action_size, spec.config(**config))
     sizes = LoopConfig(num_envs, world.total // evaluations, newest=_in_envs(LoopConfig.newest, num_envs), **loop)
     if isinstance(agent, OnPolicyCarrier):
         supply, updates = Supply(), world.total // agent.config.rollout * agent.config.epochs * agent.config.minibatches
@@ -243,6 +249,9 @@ def learner_of(
         raise ValueError(f"a run counts its gradient steps to 2^31 - 1; {world.total} vector steps make {updates}")
     size, weight = float(world.action_size), spec.weight if base is None else base
     own = {"base": weight, "target_entropy": -size, "action_size": size, "updates": float(updates)}
+    if world.discrete:
+        # A softmax policy loses at most lam log A of value; a Gaussian about lam / 2 per action dimension.
+        own |= {"target_entropy": ENTROPY_SHARE * math.log(size), "action_size": 2.0 * math.log(size)}
     return Learner(spec, world, agent, sizes, supply, {**own, **spec.schedule, **facts})
 
 

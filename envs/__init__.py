@@ -51,6 +51,7 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "pendulum": "envs.toy.mechanics:PENDULUM",
     "reacher": "envs.toy.mechanics:REACHER",
     "cartpole_swingup": "envs.toy.mechanics:CARTPOLE",
+    "grid": "envs.toy.grid:TASK",
     "hopper": "envs.mujoco:hopper",
     "halfcheetah": "envs.mujoco:halfcheetah",
     "walker2d": "envs.mujoco:walker2d",
@@ -75,7 +76,7 @@ PREFIXES = (BRIDGE, *NAMED)
 _ADAPTED = ("channels", "observation", "time_limit")  # options of environments that a function makes
 
 # Tasks with a known optimum: "module:attribute" of a function from drift values (M, D) to mean returns (M,).
-ORACLES: dict[str, str] = {"toy": "envs.toy.oracle:optimal_return"}
+ORACLES: dict[str, str] = {"toy": "envs.toy.oracle:optimal_return", "grid": "envs.toy.grid:optimal_return"}
 
 
 def attribute(place: str) -> Any:

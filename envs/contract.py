@@ -40,14 +40,14 @@ def check_task(task: Task, copies: int = 8) -> None:
     require(len({channel.name for channel in task.channels}) == len(task.channels), "two channels have the same name")
     nominal = np.array([channel.nominal for channel in coordinates], np.float32)
     ends = np.array([c.high if c.nominal < c.high else c.low for c in coordinates], np.float32)
-    limit, sizes = task.env.spec.time_limit, task.env.spec
+    limit = task.env.spec.time_limit
     world = World(task, limit, segments=1)
 
     @jit
     def episodes(params: Any, key: Any) -> Any:
         def step(state: Any, key: Any) -> Any:
             key_action, key_step = jax.random.split(key)
-            action = jax.random.uniform(key_action, (copies, sizes.action_size), minval=-1.0)
+            action = world.random_actions(key_action, copies)
             obs, state, reward, terminated, truncated, final = world.step(key_step, state, action, params)
             return state, (obs, reward, terminated, truncated, final)
 

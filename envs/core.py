@@ -27,12 +27,14 @@ class EnvSpec(NamedTuple):
     obs_size: int  # O
     action_size: int  # A
     time_limit: int  # steps of one episode before it is truncated
+    discrete: bool = False  # an action is one of A choices, as a one-hot row (A,)
 
 
 class Env(Protocol):
     """One environment as two pure functions; batch it with ``jax.vmap``.
 
     Actions are normalised, (A,) in [-1, 1]; the task maps them to its own units and clips values outside.
+    A discrete action is a one-hot row (A,), and the task takes its `jnp.argmax`.
     Parameters that may drift or be swept are in ``params``, a pytree. Neither function resets automatically.
     The time limit is the environment's, because the step counter is in its state: ``truncated`` is true where
     the limit is reached and the episode did not terminate. Where both are set, `sound` clears ``truncated``.
@@ -53,6 +55,14 @@ class Env(Protocol):
     def step(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """``obs (O,), state, reward (), terminated () bool, truncated () bool, info``."""
         ...
+
+
+def random_actions(spec: EnvSpec, key: Array, num: int) -> Array:
+    """Uniformly random actions (num, A): in [-1, 1], or one-hot rows of discrete ones."""
+    if spec.discrete:
+        choices = jax.random.randint(key, (num,), 0, spec.action_size)
+        return jax.nn.one_hot(choices, spec.action_size, dtype=jnp.float32)
+    return jax.random.uniform(key, (num, spec.action_size), minval=-1.0, maxval=1.0)
 
 
 def autoreset_step(env: Env, key: Array, state: Any, action: Array, params: Any) -> Step:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.registry import lookup
-from envs.core import Mask, Step, Task, step_with_keys
+from envs.core import Mask, Step, Task, random_actions, step_with_keys
 from envs.drift import (
     DriftData,
     DriftTruth,
@@ -81,8 +81,17 @@ class World:
         return self.task.env.spec.action_size
 
     @property
+    def discrete(self) -> bool:
+        """Whether actions are one-hot rows."""
+        return self.task.env.spec.discrete
+
+    @property
     def time_limit(self) -> int:
         return self.task.env.spec.time_limit
+
+    def random_actions(self, key: Array, num: int) -> Array:
+        """Uniformly random actions (num, A)."""
+        return random_actions(self.task.env.spec, key, num)
 
     def check_pattern(self, pattern: str) -> None:
         """Raise UnknownNameError for an unknown pattern, ValueError for drift in a task without channels."""
@@ -299,7 +308,7 @@ class Drifting:
         return obs, DriftState(state, jnp.zeros((), jnp.int32))
 
     def step(self, key: Array, state: DriftState, action: Array) -> Step:
-        """The six values of ``autoreset_step`` with a leading axis N, for ``action`` (N, A) in [-1, 1].
+        """The six values of ``autoreset_step`` with a leading axis N, for ``action`` (N, A) in [-1, 1] or one-hot.
 
         ``info["drift"]`` is the ``DriftTruth`` in force during this step, without an axis N.
         """

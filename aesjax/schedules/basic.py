@@ -58,7 +58,7 @@ def auto(
     reference: one temperature step per update of the schedule, and a non-finite ``log_prob`` keeps the state.
 
     Args:
-      target_entropy: () nats; the usual choice is minus the number of action dimensions.
+      target_entropy: () nats; usual are minus the number of action dimensions, and 0.98 log A for A discrete actions.
       auto_learning_rate: () Adam step in log weight.
       auto_initial: () reward per nat, first weight.
 
@@ -144,7 +144,7 @@ def budget(
     constant part make the weight too large. It is not a drift detector.
 
     Args:
-      action_size: () A, action dimensions.
+      action_size: () A, action dimensions; 2 log A for A discrete actions, whose softmax loses at most lam log A.
       updates: () planned number of updates.
       cost: () share of the reward, at most 1.
       base: () reward per nat, the weight before the first reward that is not zero.

@@ -44,6 +44,6 @@ def random_returns(world: World, params: Any, key: Array, episodes: int) -> Arra
     """Returns (episodes,) of uniformly random actions; their mean is the floor of the floor-corrected metrics."""
 
     def policy(obs: Array, key: Array) -> Array:
-        return jax.random.uniform(key, (obs.shape[0], world.action_size), minval=-1.0, maxval=1.0)
+        return world.random_actions(key, obs.shape[0])
 
     return episode_returns(world, policy, params, key, episodes)

@@ -1,5 +1,6 @@
-"""Networks, the initialisers of the reference implementations, and the tanh-Gaussian policy head."""
+"""Networks, the initialisers of the reference implementations, and the policies' distributions."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from aesjax.types import Array
+from agents.common import masks
 
 # PyTorch's nn.Linear: kernel and bias both uniform in +-1/sqrt(fan_in).
 torch_default = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -105,6 +107,64 @@ class Gaussian(NamedTuple):
         return jnp.tanh(self.mean)
 
 
+class Normal(NamedTuple):
+    """PPO's normal distribution: mean (..., A), and log standard deviation (A,), equal in every state."""
+
+    mean: Array
+    log_std: Array
+
+    def sample(self, key: Array) -> Array:
+        """Actions (..., A), which may leave [-1, 1]."""
+        return self.mean + jnp.exp(self.log_std)[None] * jax.random.normal(key, self.mean.shape)
+
+    def mode(self) -> Array:
+        """Mean, clipped to [-1, 1]."""
+        return jnp.clip(self.mean, -1.0, 1.0)
+
+    def log_prob(self, action: Array) -> Array:
+        """Log-density (...,) of actions (..., A)."""
+        mean, log_std = self
+        scale = jnp.broadcast_to(jnp.exp(log_std).reshape((1,) * (mean.ndim - 1) + log_std.shape), mean.shape)
+        return (-0.5 * jnp.square((action - mean) / scale) - (0.5 * math.log(2 * math.pi) + jnp.log(scale))).sum(-1)
+
+    def entropy(self, weight: Array | None = None) -> Array:
+        """``sum_j (0.5 + 0.5 log 2 pi + log_std_j)``, () nats, before samples are clipped."""
+        return jnp.sum(0.5 + 0.5 * jnp.log(2 * jnp.pi) + self.log_std)
+
+
+class Categorical(NamedTuple):
+    """Distribution over A choices by its logits (..., A); samples are one-hot rows."""
+
+    logits: Array
+
+    def sample(self, key: Array) -> Array:
+        """One-hot rows (..., A)."""
+        return self._row(jax.random.categorical(key, self.logits))
+
+    def mode(self) -> Array:
+        """One-hot row (..., A) of the most probable choice."""
+        return self._row(jnp.argmax(self.logits, -1))
+
+    def _row(self, choice: Array) -> Array:
+        return jax.nn.one_hot(choice, self.logits.shape[-1], dtype=jnp.float32)
+
+    def log_probs(self) -> Array:
+        """Log-probability (..., A) of every choice."""
+        return jax.nn.log_softmax(self.logits)
+
+    def log_prob(self, action: Array) -> Array:
+        """Log-probability (...,) of one-hot rows (..., A)."""
+        return jnp.sum(action * self.log_probs(), -1)
+
+    def mean(self, values: Array) -> Array:
+        """Expectation (...,) of values (..., A) per choice."""
+        return jnp.sum(jax.nn.softmax(self.logits) * values, -1)
+
+    def entropy(self, weight: Array | None = None) -> Array:
+        """Exact entropy, () nats, mean over rows (B,); rows of ``weight`` 0 do not count."""
+        return masks.mean(-self.mean(self.log_probs()), weight)
+
+
 class GaussianActor(nn.Module):
     """Observation to a tanh-Gaussian whose log standard deviation lies in [-5, 2] through a tanh, not a clip."""
 
@@ -147,21 +207,34 @@ class TwinCritic(nn.Module):
         return twin(MLP)(self.hidden, 1, layer_norm=self.layer_norm)(jnp.concatenate([obs, action], -1)).squeeze(-1)
 
 
+class TwinActionValues(nn.Module):
+    """Two independent critics with a value per discrete action; parameters stacked on a leading axis."""
+
+    hidden: tuple[int, ...]
+    action_size: int
+    layer_norm: bool = False
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """(..., S) -> (2, ..., A)."""
+        return twin(MLP)(self.hidden, self.action_size, layer_norm=self.layer_norm)(obs)
+
+
 class ActorCritic(nn.Module):
-    """PPO's state-independent Gaussian and its state value, as two networks or as two heads of one trunk."""
+    """PPO's policy and its state value, as two networks or as two heads of one trunk."""
 
     hidden: tuple[int, ...]
     action_size: int
     activation: str
     orthogonal: bool  # gains sqrt(2), 0.01 (mean), 1 (value); else `torch_default`
     shared: bool
-    log_std: float  # initial
+    log_std: float | None  # initial; None: the policy is `Categorical`
     bounds: tuple[float, float]  # of log_std
     layer_norm: bool = False  # in the value network, or the trunk
 
     @nn.compact
-    def __call__(self, obs: Array) -> tuple[Array, Array, Array]:
-        """(..., S) -> mean (..., A), log standard deviation (A,), value (...)."""
+    def __call__(self, obs: Array) -> tuple[Normal | Categorical, Array]:
+        """(..., S) -> policy, value (...)."""
 
         def net(hidden: tuple[int, ...], out: int, gain: float, name: str) -> MLP:
             norm = self.layer_norm and name != "policy"
@@ -171,6 +244,8 @@ class ActorCritic(nn.Module):
         if self.shared:
             hidden, features = (), net(self.hidden, 0, 1.0, "trunk")(obs)
         mean = net(hidden, self.action_size, 0.01, "policy")(features)
-        value = net(hidden, 1, 1.0, "value")(features)
+        value = net(hidden, 1, 1.0, "value")(features).squeeze(-1)
+        if self.log_std is None:
+            return Categorical(mean), value
         log_std = self.param("log_std", nn.initializers.constant(self.log_std), (self.action_size,))
-        return mean, jnp.clip(log_std, *self.bounds), value.squeeze(-1)
+        return Normal(mean, jnp.clip(log_std, *self.bounds)), value

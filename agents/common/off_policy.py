@@ -131,8 +131,7 @@ class OffPolicy(Loop):
             return self.carrier.act(state.agent, state.obs, key_policy)
 
         def explore() -> Array:
-            shape = (config.num_envs, self.world.action_size)
-            return jax.random.uniform(key_random, shape, minval=-1.0, maxval=1.0)
+            return self.world.random_actions(key_random, config.num_envs)
 
         return jax.lax.cond(step < random, explore, behave) if random else behave()
 

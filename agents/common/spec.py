@@ -16,7 +16,7 @@ class CarrierSpec(NamedTuple):
     kind = "carrier"
     traits = ("label", "baseline")  # fields that a stored definition holds
     label: str  # name in tables: "SAC", and "SAC+AES" with a schedule
-    make: Callable[[int, int, Any], Carrier | OnPolicyCarrier]  # obs_size, action_size, config
+    make: Callable[[int, int, Any], Carrier | OnPolicyCarrier]  # obs_size, action_size, config; continuous actions
     config: type  # frozen dataclass of static structure
     hyper: type  # NamedTuple of traced floats
     check: Callable[[Any], None]  # raises ValueError for concrete values of `hyper` that make no sense
@@ -28,6 +28,8 @@ class CarrierSpec(NamedTuple):
     #: settings of ``config`` and ``hyper`` that must match to load trained parameters; None: all of ``config``
     meaning: tuple[str, ...] | None = None
     episodic: tuple[str, ...] = ()  # fields of its state that belong to unfinished episodes
+    #: as `make`, for discrete actions, one-hot rows (A,); None: it refuses them
+    discrete: Callable[[int, int, Any], Carrier | OnPolicyCarrier] | None = None
 
     @property
     def name(self) -> str:

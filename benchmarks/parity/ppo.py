@@ -351,9 +351,8 @@ def compare(errors, carrier, config, seed, weight, hyper):
             entropy = side.net(own_rows["obs"])[0].entropy().sum(-1).mean()
         ours = carrier.entropy(state, rollout.obs[0], key)
         errors.add("entropy", relative(ours, entropy))
-        log_std = state.params["params"]["log_std"]
         if config.log_std_bounds is None:
-            bonus = ppo.entropy_bonus(log_std, entropy_weight=jnp.asarray(weight, dtype))
+            bonus = ppo.entropy_bonus(ours, entropy_weight=jnp.asarray(weight, dtype))
             errors.add("entropy bonus", relative(bonus, -weight * entropy))
         compared = dtype == "float64" or number == 1
         state = learn(errors, carrier, state, side, rows, own_rows, rng, weight, hyper, compared)

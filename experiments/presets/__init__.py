@@ -18,6 +18,7 @@ PRESETS: dict[str, Registry[Preset]] = {
     "pendulum": TOY,
     "reacher": TOY,
     "cartpole_swingup": TOY,
+    "grid": TOY,
     **MUJOCO,
     **ISAAC,
 }

@@ -96,7 +96,7 @@ def _try_task(world: World) -> None:
     def rows(first: jax.Array, second: jax.Array) -> tuple[jax.Array, ...]:
         params = world.params_at(world.drift("steady", 0), 0)
         start, state = world.reset(first, 2, params)
-        obs, _, *flags, last = world.step(second, state, jnp.zeros((2, world.action_size)), params)
+        obs, _, *flags, last = world.step(second, state, world.random_actions(first, 2), params)
         return start, obs, last, *flags
 
     names = ("first observation", "observation", "last observation", "reward", "terminated", "truncated")

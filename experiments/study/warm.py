@@ -35,7 +35,8 @@ from experiments.study.program import Plan, Share
 from experiments.study.store import EXPORTED, agent_files
 
 FORMAT = 1  # of exported agents
-_SAME = ("task", "options", "altered_by", "observation_size", "action_size", "observe")  # fields that a task may lack
+#: Fields that a task may lack.
+_SAME = ("task", "options", "altered_by", "observation_size", "action_size", "discrete", "observe")
 
 
 class Agents(NamedTuple):
@@ -68,6 +69,8 @@ def nature_of(share: Share) -> dict[str, Any]:
         "config": dataclasses.asdict(learner.agent.config),
         "hyper": {k: float(v) for k, v in learner.spec.hyper(**config.settings[share.carrier].hyper)._asdict().items()},
     }
+    if task.env.spec.discrete:
+        nature["discrete"] = True
     if config.observe:
         ranges = {channel.name: [channel.low, channel.high] for channel in task.channels}
         nature["observe"] = ranges if config.observe == DRIFT else {config.observe: [0, 1]}

@@ -1,6 +1,7 @@
 """Small carriers and batches for tests."""
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,10 +25,11 @@ def sizes_of(name, **options):
     return {field: size for field, size in (SIZES | options).items() if field in known}
 
 
-def small(name, obs_size, action_size, **options):
+def small(name, obs_size, action_size, discrete=False, **options):
     """A registered carrier with small networks."""
     spec = CARRIERS[name]
-    return spec.make(obs_size, action_size, spec.config(**sizes_of(name, **options)))
+    make: Any = spec.discrete if discrete else spec.make
+    return make(obs_size, action_size, spec.config(**sizes_of(name, **options)))
 
 
 def carriers(wanted=lambda spec: True):

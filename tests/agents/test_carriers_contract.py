@@ -86,12 +86,15 @@ def adaptations_of(name):
     return [*(adaptation for lever, adaptation in first.items() if lever not in CARRIERS[name].unturned), "redo"]
 
 
-@pytest.fixture(scope="module", params=carriers())
+DISCRETE = [pytest.param(f"{name}@grid", marks=pytest.mark.slow) for name, spec in CARRIERS.items() if spec.discrete]
+
+
+@pytest.fixture(scope="module", params=carriers() + DISCRETE)
 def trained(request):
-    """Schedules and adaptations on one carrier after one interval of an abruptly drifting toy task, a run for each."""
-    name = request.param
-    world = World(make("toy"), TOTAL)
-    carrier = small(name, world.obs_size, world.action_size)
+    """Schedules and adaptations on one carrier after one interval of an abruptly drifting task, a run for each."""
+    name, _, task = request.param.partition("@")
+    world = World(make(task or "toy"), TOTAL)
+    carrier = small(name, world.obs_size, world.action_size, world.discrete)
     schedules, usable = schedules_of(name), adaptations_of(name)
     supply = Supply() if isinstance(carrier, OnPolicyCarrier) else Supply(36, 4, 200, 16)
     loop = make_program(world, carrier, LoopConfig(4, 40, 8, 200, newest=32), supply)

@@ -13,6 +13,7 @@ from agents import make_train, ppo
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Rollout
 from agents.common.masks import denormalise, empty, merge, normalise
+from agents.common.networks import Normal
 from agents.common.on_policy import minibatches
 from agents.ppo import advantages, td_errors
 from envs.world import World
@@ -101,10 +102,11 @@ def test_truncation_bootstraps_and_cuts_the_trace_while_termination_does_neither
 def test_the_bonus_is_the_weight_times_the_analytic_entropy():
     log_std = jnp.array([-0.3, 0.7])
     entropy = 2 * (0.5 + 0.5 * np.log(2 * np.pi)) + 0.4
-    low, high = (ppo.entropy_bonus(log_std, entropy_weight=jnp.float32(w)) for w in (0.01, 0.11))
+    bonus = lambda x, weight: ppo.entropy_bonus(Normal(x, x).entropy(), entropy_weight=jnp.float32(weight))  # noqa: E731
+    low, high = (bonus(log_std, weight) for weight in (0.01, 0.11))
     np.testing.assert_allclose(low, -0.01 * entropy, rtol=1e-6)
     np.testing.assert_allclose(high - low, -0.1 * entropy, rtol=1e-5)
-    slope = jax.grad(lambda x: ppo.entropy_bonus(x, entropy_weight=jnp.float32(0.3)))(log_std)
+    slope = jax.grad(bonus)(log_std, 0.3)
     np.testing.assert_allclose(slope, [-0.3, -0.3], rtol=1e-6)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import envs
+from envs.core import random_actions
 from envs.isaac import TASKS as ISAAC_TASKS
 from envs.mujoco import TASKS as MUJOCO_TASKS
 
@@ -34,7 +35,7 @@ def program(name):
         def body(carry, _):
             state, key = carry
             key, key_action, key_step = jax.random.split(key, 3)
-            action = jax.random.uniform(key_action, (N, env.spec.action_size), minval=-1.0)
+            action = random_actions(env.spec, key_action, N)
             step = jax.vmap(lambda k, s, a: envs.autoreset_step(env, k, s, a, params))
             obs, state, reward, terminated, truncated, info = step(jax.random.split(key_step, N), state, action)
             return (state, key), (obs, reward, terminated, truncated, info["final_observation"])
@@ -71,7 +72,8 @@ class TestEveryTask:
         obs, _, terminated, truncated, _ = rollout(task, task.params, 1)
         ended = terminated | truncated
         starts = obs[ended]
-        assert len(np.unique(starts, axis=0)) == len(starts)  # new episodes, not one replayed
+        cells = task.env.spec.discrete  # few, so that two episodes may start in one of them
+        assert len(np.unique(starts, axis=0)) >= len(starts) / (1 + cells)  # new episodes, not one replayed
 
 
 class Line(NamedTuple):
