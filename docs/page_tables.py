@@ -688,6 +688,34 @@ def tasks() -> str:
     return rows(["task", "observation", "action", "time limit", "drifting parameters"], body)
 
 
+@table
+def protocols() -> str:
+    """A row per published protocol."""
+    import envs
+
+    body = []
+    for name, protocol in envs.PROTOCOLS.items():
+        channels = envs.make(protocol.task, **protocol.options).channels
+        drift = ", ".join(f"`{c.name}` {number(c.low)} to {number(c.high)}" for c in channels)
+        patterns = ", ".join(f"`{pattern}`" for pattern in protocol.patterns)
+        sizes = [f"{protocol.period:,}", f"{protocol.steps:,}"]
+        about = [protocol.source, protocol.deviations, protocol.reference]
+        body.append([f"`{name}`", f"`{protocol.task}`: {drift}", patterns, *sizes, *about])
+    header = ["name", "drifts", "patterns", "steps of a segment", "steps", "source", "deviations", "reference curve"]
+    return rows(header, body)
+
+
+@table
+def vector_env() -> str:
+    """Rates of ``make_vec`` relative to AsyncVectorEnv."""
+    body = []
+    for case in measured("vector_env")["cases"]:
+        ratio, cpu = case["ratios"]["make_vec_over_async"], case["steps_per_cpu_second"]["ratio"]
+        body.append([f"`{case['task']}`", f"{case['medians']['make_vec']:,.0f}", ranged(ratio), f"{cpu:.1f}"])
+    header = ["`make_vec`", "steps per second", "rate / `AsyncVectorEnv`, median [range]", "the same per CPU second"]
+    return rows(header, body)
+
+
 def defaults(function: Callable, options: tuple[str, ...] | None = None) -> str:
     """Options of a factory with their defaults."""
     parameters = inspect.signature(function).parameters.values()

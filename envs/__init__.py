@@ -17,12 +17,14 @@ from envs.contract import check_task
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
 from envs.drift import DriftTruth, Realisation, draw, truth
 from envs.patterns import PATTERNS, pattern_index
+from envs.protocols import PROTOCOLS, Protocol
 from envs.timeline import Timeline
 from envs.world import Drifting, DriftState
 
 __all__ = [
     "ORACLES",
     "PATTERNS",
+    "PROTOCOLS",
     "TASKS",
     "Channel",
     "DriftState",
@@ -30,6 +32,7 @@ __all__ = [
     "Drifting",
     "Env",
     "EnvSpec",
+    "Protocol",
     "Realisation",
     "Task",
     "Timeline",

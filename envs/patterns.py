@@ -19,6 +19,7 @@ Array = jax.Array
 POINTS = 500  # evenly spaced points of a drawn path, between which it is a straight line
 _CORRELATION = 0.1  # time in which the correlation of `ou` falls to 1 / e, share of the part with drift
 _SPREAD = 0.2  # stationary standard deviation of `ou`, share of the range
+_NOISE = 0.05  # standard deviation of the noise of `noisy_sine`, share of the range
 _WANDER = 1.0  # standard deviation of `walk` over the part with drift, before reflections, share of the range
 
 
@@ -188,6 +189,27 @@ def walk(channel: Channel, leg: Leg) -> Array:
     return low + (high - low) * (1.0 - jnp.abs(1.0 - place % 2.0))
 
 
+def redrawn(channel: Channel, leg: Leg) -> Array:
+    """Piecewise constant like abrupt, but drawn in segment 0 too, and log-uniform where the range is positive.
+
+    Source: friction of Slippery Ant (Dohare et al. 2024).
+    """
+    if channel.kind == "planar" or channel.low <= 0.0:
+        return leg.end
+    share = (leg.end - channel.low) / (channel.high - channel.low)
+    return channel.low * (channel.high / channel.low) ** share
+
+
+def noisy_sine(channel: Channel, leg: Leg) -> Array:
+    """The cycle of periodic plus noise, cut at the bounds of the range.
+
+    The noise has a standard deviation of 0.05 of the range and straight lines between 501 points. Planar: on both axes,
+    in the square inside the disc. Source: mass of Chua et al. (2026), without lines between their points.
+    """
+    noise = _NOISE * (channel.high - channel.low) * jnp.pad(leg.noise, ((1, 0), (0, 0)))
+    return jnp.clip(periodic(channel, leg) + _along(noise, leg.progress), *_range(channel))
+
+
 # Read whenever a program is traced, so patterns may be appended at any time; programs compiled before do not have them.
 PATTERNS: dict[str, Pattern] = {
     "steady": Pattern(steady, jumps=False, changes=segment_starts),
@@ -199,6 +221,8 @@ PATTERNS: dict[str, Pattern] = {
     "mixed_release": Pattern(mixed_release, jumps=True, in_all=False, changes=segment_starts),
     "ou": Pattern(ou, jumps=False, in_all=False),
     "walk": Pattern(walk, jumps=False, in_all=False),
+    "redrawn": Pattern(redrawn, jumps=True, holds=True, in_all=False, changes=segment_starts),
+    "noisy_sine": Pattern(noisy_sine, jumps=False, in_all=False, changes=segment_starts),
 }
 
 

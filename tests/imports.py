@@ -19,7 +19,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "aesjax": ("compiling registry seeding typed types", "factory", "schedules", "adaptations", "__init__"),
     "agents": ("common", "sac ppo meow", "sql", "carriers", "contract train", "__init__"),
     "envs": (
-        "core timeline",
+        "core timeline protocols",
         "patterns",
         "adopt drift",
         "world",

@@ -285,10 +285,20 @@ def copies_of(
     changes: str = EVEN,
     drift: Any = None,
     render_mode: str | None = None,
+    period: int | None = None,
     **options: Any,
 ) -> Copies:
-    """Copies with their own clock, of a task or of the task that ``options`` build under a name."""
+    """Copies with their own clock, of a task or of the task that ``options`` build under a name.
+
+    ``period``: steps of a segment summed over the copies, rounded down to whole vector steps, in place of
+    ``drift_steps``.
+    """
     check_process()
+    if period is not None:
+        if drift_steps != DRIFT_STEPS or period < num_envs:
+            text = f"period, the steps of a segment of all copies, replaces drift_steps and is at least {num_envs}"
+            raise ValueError(f"{text}; got period {period}, drift_steps {drift_steps}")
+        drift_steps = period // num_envs * segments
     if "total_steps" in options:
         raise ValueError("an environment's drift takes drift_steps, steps of each copy; got total_steps")
     if (limit := options.pop("max_episode_steps", None)) is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from envs import PATTERNS, TASKS
+from envs import PATTERNS, PROTOCOLS, TASKS
 from envs.adapters.copies import DRIFT_STEPS, Compared, Copies, Parallel, copies_of, spaces_of
 from envs.core import Task
 from envs.timeline import EVEN
@@ -170,23 +170,24 @@ def _first(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def register() -> list[str]:
-    """Register ``aesjax/<task>-<pattern>-v0`` for ``gymnasium.make`` and ``make_vec``; returns these ids.
+    """Register ``aesjax/<task>-<pattern>-v0`` and ``aesjax/<protocol>``; returns these ids.
 
-    Importing this module calls it; a later call adds new tasks and patterns. Keyword arguments of ``make`` are those of
-    `DriftingEnv`; ``make_vec`` builds a `DriftingVectorEnv`.
+    Importing this module calls it; a later call adds new tasks, patterns and protocols. Keyword arguments of ``make``
+    are those of `DriftingEnv`; ``make_vec`` builds a `DriftingVectorEnv`.
     """
-    ids = []
+    ids = {f"aesjax/{name}": protocol.environment for name, protocol in PROTOCOLS.items()}
     for task in TASKS:
         for pattern in PATTERNS:
-            ids.append(f"aesjax/{task}-{pattern}-v0")
-            if ids[-1] not in gymnasium.registry:
-                gymnasium.register(
-                    ids[-1],
-                    entry_point=f"{__name__}:DriftingEnv",
-                    vector_entry_point=f"{__name__}:DriftingVectorEnv",
-                    kwargs={"task": task, "pattern": pattern},
-                )
-    return ids
+            ids[f"aesjax/{task}-{pattern}-v0"] = {"task": task, "pattern": pattern}
+    for name, arguments in ids.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(
+                name,
+                entry_point=f"{__name__}:DriftingEnv",
+                vector_entry_point=f"{__name__}:DriftingVectorEnv",
+                kwargs=arguments,
+            )
+    return list(ids)
 
 
 register()

@@ -17,7 +17,7 @@ _Names = dict[str, dict[str, str]]  # kind -> name -> description in one line
 @dataclass
 class List:
     """Print the available names, each with a short description: tasks, simulators, carriers, schedules,
-    adaptations, controls, proxies, patterns, tables, presets, and the cache of compiled programs."""
+    adaptations, controls, proxies, patterns, protocols, tables, presets, and the cache of compiled programs."""
 
     kind: tyro.conf.Positional[str | None] = None
     """One of the kinds above; by default all."""
@@ -79,6 +79,7 @@ def _collected() -> _Names:
         "controls": summaries(CONTROLS, "{}:of=..."),
         "proxies": summaries(PROXIES),
         "patterns": summaries(envs.PATTERNS),
+        "protocols": summaries(envs.PROTOCOLS),
         "tables": summaries(PARTS, "grid --part {}"),
         "presets": {
             f"{task}/{name}": f"{preset.steps:,} steps, {preset.evaluations} evaluations of {preset.episodes} episodes"

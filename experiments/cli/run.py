@@ -114,7 +114,7 @@ def train(
             os.environ[PYTHON] = str(runtime.sim_python)
         if out is None and runtime.resume:
             raise ValueError("--resume continues the study in --out; name its folder")
-        task = str("toy" if study is None else study.task).replace(":", "-").replace("/", "-")
+        task = str("toy" if study is None else study.protocol or study.task).replace(":", "-").replace("/", "-")
         out = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task}"
         start_jax(runtime.devices, out if runtime.resume else None)
         plan = Plan(begun(out)) if study is None else plan_of(study)

@@ -115,6 +115,9 @@ class Study:
     seeds: Annotated[Any, *_typed(str, "SEEDS")] = "1:5"
     """Training seeds: 1:5 (both ends included), 1,2,7, or a mix. In Python also whole numbers; one number n means 1 to
     n."""
+    protocol: Word = None
+    """A published drift, see `aesjax list protocols`: its task, channels, patterns, steps and segments where these are
+    not typed. Another --task is refused."""
     preset: Word = "quick"
     """Sizes: quick (minutes) or paper; mujoco-warm for --warm-start."""
     steps: Whole = None

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import envs
+from aesjax.registry import lookup
 from aesjax.schedules import DriftProxy
 from aesjax.typed import Bounds, Count, require, several
 from agents import CarrierSpec
@@ -264,6 +265,7 @@ def configured(study: Any) -> StudyConfig:
     Raises:
       ValueError, UnknownNameError: one sentence with the value and the allowed values.
     """
+    study = published(study)
     methods = parse_objects(study.methods)
     patterns = parse_names("pattern", "--patterns", study.patterns)
     seeds, sweep = parse_seeds(study.seeds), parse_sweep(study.sweep)
@@ -393,10 +395,28 @@ class _Task(NamedTuple):
     sources: Mapping[str, str] | None
 
 
+def published(study: Any) -> Any:
+    """The study with the task, patterns and sizes of its protocol where it has its defaults.
+
+    Raises:
+      UnknownNameError, ValueError: an unknown protocol, or one on another task than the study's.
+    """
+    if study.protocol is None:
+        return study
+    protocol = lookup("protocol", envs.PROTOCOLS, study.protocol)
+    plain = {field.name: field.default for field in dataclasses.fields(study)}
+    if study.task not in (plain["task"], protocol.task):
+        name = getattr(study.task, "name", study.task)
+        raise ValueError(f"protocol '{study.protocol}' is on task '{protocol.task}'; leave out task '{name!s:.60}'")
+    sizes = {name: getattr(protocol, name) for name in ("task", "patterns", "steps", "segments")}
+    return dataclasses.replace(study, **{n: value for n, value in sizes.items() if getattr(study, n) == plain[n]})
+
+
 def task_of(study: Any) -> _Task:
     """The task of a study, with its options."""
     names = ("engine", "observation", "variant", "timeout", "channels")
-    typed = {name: value for name in names if (value := getattr(study, name)) is not None}
+    typed = {} if study.protocol is None else dict(envs.PROTOCOLS[study.protocol].options)
+    typed |= {name: value for name in names if (value := getattr(study, name)) is not None}
     if "channels" in typed:
         typed["channels"] = texts_of(typed["channels"])
     given = study.task

@@ -34,7 +34,8 @@ MID, AMP = (LOW + HIGH) / 2, (HIGH - LOW) / 2
 TOTAL = 200
 TIMELINE = Timeline(TOTAL)
 POINTS = [40, 80, 120, 160]
-ROUGH = ("ou", "walk")  # continuous, and as steep as a random path
+RANDOM = ("ou", "walk")
+ROUGH = (*RANDOM, "noisy_sine")  # continuous, and as steep as a random path
 
 
 @functools.cache
@@ -203,7 +204,8 @@ def test_patterns_of_the_release_are_those_of_its_code(pattern):
 
 def test_patterns_of_the_release_stand_behind_those_of_the_text_which_are_all_that_all_means():
     names = ("steady", "abrupt", "linear", "periodic", "mixed")
-    assert tuple(PATTERNS) == (*names, "sawtooth", "mixed_release", "ou", "walk")  # traced indices of stored programs
+    others = ("sawtooth", "mixed_release", "ou", "walk", "redrawn", "noisy_sine")
+    assert tuple(PATTERNS) == (*names, *others)  # traced indices of stored programs
     assert tuple(parse_names("pattern", "--patterns", "all")) == names
     assert tuple(parse_names("pattern", "--patterns", "steady,sawtooth")) == ("steady", "sawtooth")
 
@@ -347,7 +349,7 @@ def test_random_paths_are_those_of_their_definition():
         return world.path(DriftData(index, draw(task, seed)), steps)[0][:, 0]
 
     drawn = jax.jit(jax.vmap(values, (None, 0)))
-    processes, walks = (np.asarray(drawn(pattern_index(name), jnp.arange(2_000))) for name in ROUGH)
+    processes, walks = (np.asarray(drawn(pattern_index(name), jnp.arange(2_000))) for name in RANDOM)
     for paths in (processes, walks):
         np.testing.assert_array_equal(paths[:, 0], 0.0)
         assert 0.0 < np.abs(paths[:, 2] - paths[:, 6]).max() < 0.01  # continuous
@@ -360,6 +362,28 @@ def test_random_paths_are_those_of_their_definition():
     np.testing.assert_allclose(processes[:, 1].std(), early, rtol=0.05)
     np.testing.assert_allclose(walks[:, 1].std(), 2.0 * np.sqrt(0.02), rtol=0.05)
     np.testing.assert_allclose(walks[:, 5].std(), 2.0 / np.sqrt(12.0), rtol=0.05)  # uniform after the reflections
+
+
+def test_published_patterns_are_those_of_their_sources():
+    """Friction of Slippery Ant is log-uniform, from the first segment on; a sine has noise of 0.05 of the range."""
+    task = fake_task((envs.Channel("friction", 0.02, 2.0, 1.0),), "fake floor")
+    world, seeds = World(task, 1_000, 10), jnp.arange(2_000)
+    steps = jnp.array([0, 99, 100, 999, 4, 50, 25])
+
+    def values(index, seed):
+        return world.path(DriftData(index, draw(task, seed, 10)), steps)[0][:, 0]
+
+    drawn = jax.jit(jax.vmap(values, (None, 0)))
+    friction, sine = (np.asarray(drawn(pattern_index(name), seeds)) for name in ("redrawn", "noisy_sine"))
+    np.testing.assert_array_equal(friction[:, 0], friction[:, 1])
+    share = (np.log10(friction[:, [0, 2, 3]]) - np.log10(0.02)) / 2.0
+    np.testing.assert_allclose(share.mean(0), 0.5, atol=0.03)
+    np.testing.assert_allclose(share.std(0), 12**-0.5, rtol=0.05)
+    assert np.abs(np.corrcoef(share.T) - np.eye(3)).max() < 0.08
+    cycle = 1.01 + 0.99 * np.sin(2.0 * np.pi * np.array([0.0, 0.04, 0.5]))
+    np.testing.assert_allclose(sine[:, [0, 4, 5]].mean(0), cycle, atol=0.01)
+    np.testing.assert_allclose(sine[:, [0, 4, 5]].std(0), [0.0, 0.05 * 1.98, 0.05 * 1.98], rtol=0.05, atol=1e-6)
+    assert sine[:, 6].max() == np.float32(2.0)  # cut at the bounds
 
 
 def test_every_pattern_would_be_adopted_and_has_a_summary_and_so_is_a_function():

@@ -1,4 +1,4 @@
-"""The code in ``elsewhere.md``, ``own_task.md`` and ``tasks.md`` runs and does what the text around it says."""
+"""The code of pages about environments runs and does what the text around it says."""
 
 import jax
 import numpy as np
@@ -8,7 +8,9 @@ import envs
 from envs.adapters.gymnasium import DriftingVectorEnv
 from tests.pages import ROOT, blocks
 
-CODE = {page: blocks(ROOT / "docs" / page, "python") for page in ("elsewhere.md", "own_task.md", "tasks.md")}
+CODE = {
+    page: blocks(ROOT / "docs" / page, "python") for page in ("elsewhere.md", "own_task.md", "protocols.md", "tasks.md")
+}
 
 
 def of_elsewhere_parallel(left):
@@ -33,6 +35,13 @@ def of_elsewhere_sb3(left):
 def of_elsewhere_brax(left):
     assert left["state"].info["drift_step"].tolist() == [1] * 4
     assert left["state"].info["drift"].shape == (4, 2)
+
+
+def of_protocols_sb3(left):
+    """The friction of the last step of each part is that of its segment, and that in MuJoCo's model."""
+    assert len(set(left["frictions"])) == 3
+    model = left["env"].unwrapped._copies.task.env.engine._free[1][0].fields["geom_friction"]
+    np.testing.assert_allclose(model[0, :, 0], left["frictions"][-1], rtol=1e-6)
 
 
 def of_own_gymnasium(left):
@@ -60,6 +69,7 @@ BLOCKS = [
     ("elsewhere.md", "gymnasium.make(", [], of_elsewhere_id),
     ("elsewhere.md", "env.evaluation(num_envs=2", [], of_elsewhere_evaluation),
     pytest.param("elsewhere.md", "DriftingVecEnv(", ["stable_baselines3"], of_elsewhere_sb3, marks=pytest.mark.slow),
+    pytest.param("protocols.md", "SlipperyAnt", ["stable_baselines3"], of_protocols_sb3, marks=pytest.mark.slow),
     ("elsewhere.md", "to_brax(", ["brax"], of_elsewhere_brax),
     ("own_task.md", "from push import make", [], of_own_gymnasium),
     ("own_task.md", "mujoco_playground", ["mujoco_playground"], of_own_playground),

@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv, register
 from envs.world import World
+from experiments import Study
 
 N, STEPS = 3, 200  # a change every 40 steps; an episode of the toy takes 50
 STILL = np.zeros((N, 2), np.float32)
@@ -74,9 +75,9 @@ def test_gymnasiums_checker_passes_by_id(name):
     check_env(gymnasium.make(f"aesjax/{name}-abrupt-v0", drift_steps=1000).unwrapped)
 
 
-def test_ids_of_all_tasks_and_patterns_are_registered_once():
+def test_ids_of_all_tasks_patterns_and_protocols_are_registered_once():
     ids = register()
-    assert len(set(ids)) == len(envs.TASKS) * len(envs.PATTERNS)
+    assert len(set(ids)) == len(envs.TASKS) * len(envs.PATTERNS) + len(envs.PROTOCOLS)
     assert ids == register()  # a second time overrides nothing, of which Gymnasium would warn
 
 
@@ -90,6 +91,59 @@ def test_the_horizon_of_an_id_is_that_of_each_copy_however_they_are_made(mode):
     true = true_drift("abrupt", 6, 10, 4)
     np.testing.assert_allclose(drift, np.tile(true[:, None], (1, N, 1)), atol=1e-6)
     assert np.flatnonzero(np.abs(np.diff(true, axis=0)).sum(axis=1)).tolist() == [1, 3]
+
+
+# --- published protocols
+
+
+def friction_in_force(env):
+    """Sliding friction of every geom in the model of the first copy, whose nominal value is 1 in Ant."""
+    (simulations,) = env.unwrapped._copies.task.env.engine._free[env.unwrapped._copies.num_envs]
+    return simulations.fields["geom_friction"][0, :, 0]
+
+
+@pytest.mark.filterwarnings("ignore:.*A Box observation space m.*imum value is -?infinity")
+def test_a_published_protocol_is_an_environment_whose_model_drifts_by_its_period():
+    env = gymnasium.make("aesjax/SlipperyAnt-v0", period=20)
+    check_env(env.unwrapped)
+    env.reset(seed=0)
+    values = []
+    for step in range(50):
+        *_, terminated, truncated, info = env.step(env.action_space.sample())
+        if step in (0, 19, 20, 49):
+            values.append(float(info["drift"][0]))
+            np.testing.assert_allclose(friction_in_force(env), values[-1], rtol=1e-6)
+        if terminated or truncated:
+            env.reset()
+    assert values[0] == values[1]
+    assert len(set(values)) == 3
+    assert all(0.02 <= value <= 2.0 for value in values)
+
+
+def test_the_period_of_a_protocol_counts_the_steps_of_all_copies():
+    env = gymnasium.make_vec("aesjax/AESToy-v0", N, period=20)
+    assert env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    env.reset(seed=0)
+    drift = np.array([env.step(STILL)[4]["drift"][0] for _ in range(30)])
+    assert np.flatnonzero(np.abs(np.diff(drift, axis=0)).sum(axis=1)).tolist() == [5, 11, 17, 23]  # 20 // 3 steps each
+    published = gymnasium.make_vec("aesjax/SlipperyAnt-v0", 8)
+    assert published.unwrapped._copies.program.world.timeline.total == 20_000_000 // 8
+    for wrong in ({"period": 2}, {"period": 100, "drift_steps": 500}):
+        with pytest.raises(ValueError, match="period, the steps of a segment"):
+            gymnasium.make_vec("aesjax/AESToy-v0", N, **wrong)
+
+
+@pytest.mark.parametrize("name", envs.PROTOCOLS)
+def test_every_protocol_is_the_same_as_an_environment_and_as_a_study(name):
+    """The task, its channels and the drift at the ends of segments."""
+    protocol, config = envs.PROTOCOLS[name], Study(protocol=name, methods="sac", seeds=1).config
+    env = gymnasium.make(f"aesjax/{name}", drift_seed=1).unwrapped
+    world = env._copies.program.world
+    assert (config.task, config.steps, config.segments) == (protocol.task, protocol.steps, protocol.segments)
+    assert config.patterns == protocol.patterns
+    assert config.build_task().channels == world.task.channels
+    assert config.build_task().env.spec == world.task.env.spec
+    assert (world.timeline.total, world.segments) == (protocol.steps, protocol.segments)
 
 
 # --- the vector environment

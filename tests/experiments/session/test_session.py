@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -325,3 +326,17 @@ def test_segments_are_an_option_of_a_study(tmp_path):
     assert main([*words, "--no-report"]) == 0
     assert Results.open(tmp_path / "a").curves.equals(results.curves)
     assert len(results.plot().axes[0].get_lines()) == 2  # the mean, and a change
+
+
+def test_a_protocol_is_what_the_study_does_not_type():
+    """A study of a published drift, with the equal command; what is typed wins, but for another task."""
+    study = Study(protocol="SlipperyAnt-v0", methods="ppo", seeds=1, steps=4_096_000, channels="geom_friction=0.1:2")
+    config = study.config
+    assert (config.task, config.patterns, config.segments, config.steps) == ("ant", ("redrawn",), 10, 4_096_000)
+    assert config.options["channels"] == ("geom_friction=0.1:2",)
+    assert "--protocol SlipperyAnt-v0" in study.command()
+    assert "--task" not in study.command()
+    with pytest.raises(ValueError, match="protocol 'SlipperyAnt-v0' is on task 'ant'; leave out task 'hopper'"):
+        _ = replace(study, task="hopper").config
+    with pytest.raises(KeyError, match="unknown protocol 'SliperyAnt-v0'; did you mean 'SlipperyAnt-v0'"):
+        _ = replace(study, protocol="SliperyAnt-v0").config
