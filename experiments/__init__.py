@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from experiments.measure.catalog import Metric
+    from experiments.session.logs import compare
     from experiments.session.policy import Policy
     from experiments.session.results import Results
     from experiments.session.study import Study
     from experiments.session.tuning import common_setting
     from experiments.study.method import Control, Method
 
-__all__ = ["Control", "Method", "Metric", "Policy", "Results", "Study", "common_setting"]
+__all__ = ["Control", "Method", "Metric", "Policy", "Results", "Study", "common_setting", "compare"]
 _MODULES = {
     **dict.fromkeys(("Control", "Method"), "study.method"),
     "Metric": "measure.catalog",
@@ -21,6 +22,7 @@ _MODULES = {
     "Results": "session.results",
     "Study": "session.study",
     "common_setting": "session.tuning",
+    "compare": "session.logs",
 }
 
 

@@ -24,6 +24,7 @@ _COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "status": (submit.Status, submit.status),
     "join": (submit.Join, submit.join),
     "report": (finished.Report, finished.report),
+    "compare": (finished.Compare, finished.compare),
     "calibrate": (finished.Calibrate, finished.calibrate),
     "audit": (finished.Audit, finished.audit),
     "table": (table.Table, table.execute),

@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from experiments.cli.errors import DONE, refusing
+from experiments.session.study import LogOptions
 from experiments.study.process import start_jax
 from experiments.study.store import CURVES, open_results
 
@@ -45,6 +47,41 @@ def report(options: Report) -> int:
             count = write_tensorboard(open_results(folder).rows(CURVES), options.tensorboard)
             print(f"tensorboard: {count} runs in {options.tensorboard}")
         print(f"report: {write_report(folder, metrics=custom)}")
+    return DONE
+
+
+@dataclass(frozen=True)
+class Compare(LogOptions):
+    """Compare methods by logs of other trainers: paired differences, detectable differences, recovery, and a report."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """CSV (also of a W&B chart), Parquet, TensorBoard event files, or evaluations.npz of Stable-Baselines3. A file
+    without columns of method and seed is one run, with the name of the file or its folder."""
+    out: Path | None = None
+    """Also write the report into this folder, new or empty."""
+
+
+def compare(options: Compare) -> int:
+    """Print the comparisons of logs, and write their report."""
+    with refusing():
+        if not options.files:
+            raise ValueError("compare needs one or more logs")
+        from experiments.measure.study import LOGS
+        from experiments.report.cells import Lookup
+        from experiments.report.verdicts import compared, verdicts
+        from experiments.report.write import status_of
+        from experiments.session import logs
+
+        results = logs.compare(list(options.files), **{name: getattr(options, name) for name in vars(LogOptions())})
+        status, problems = status_of(results._recorded, results.manifest)
+        print(status, *problems, *results.remarks, sep="\n")
+        look = Lookup(results.metrics, results._recorded)
+        metrics = dict.fromkeys([*(verdict.metric for verdict in verdicts(look)), "recovery"])
+        for metric, method, pattern in product(metrics, look.methods, look.patterns):
+            if pair := compared(look, (LOGS, None), method, pattern, metric, ""):
+                print(f"{method}, {look.metric(metric).title}, {pair.sentence}")
+        if options.out is not None:
+            print(f"report: {results.report(options.out)}")
     return DONE
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from experiments.measure.catalog import CATALOG, run_metrics
 from experiments.measure.curves import nan_mean
 from experiments.measure.runs import pinned
-from experiments.measure.study import RecordedStudy
+from experiments.measure.study import LOGS, RecordedStudy
 
 _LOGS = ("at_max", "weight_raw", "entropy_weight")
 _INSIDE = 0.9  # share of the recorded weights that the proposed kappa keeps off the bound
@@ -18,6 +18,8 @@ def remarks(study: RecordedStudy) -> list[str]:
     tasks = ", ".join(sorted({key.task for key, score in scores.items() if score["nauc_task_safe"].flag}))
     text = f"nAUC on {tasks} has no verdict, because SAC without drift is not clearly above the random policy"
     lines = [f"{text}; read the mean return."] if tasks else []
+    if not study.floors and LOGS in {key.family for key in study.runs}:
+        lines.append("No floor (return of random actions) is given, so profiles and robust recovery are missing.")
     for method in study.methods():
         patterns: dict[str, list[str]] = {}  # by bound
         for pattern in study.patterns:

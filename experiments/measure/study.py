@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ OPTIONAL = (
     *(f"return_{where}" for where in ("nominal", "previous", "next", "low", "high")),
 )
 SUMMED = ("refreshes", "gradient_steps")  # columns of some studies whose sums are metrics
+LOGS = "logs"  # family of runs of other trainers, and field of their config
 OFF_GRID = "off_grid"  # problem of a run that lacks evaluations of the task's other runs
 NAN = float("nan")
 
@@ -56,6 +58,19 @@ class RunKey(NamedTuple):
     method: str
     pattern: str
     seed: int
+
+
+class LoggedMethod(NamedTuple):
+    """Stands for the `Method` of a log, of which only the name is known; all have one carrier and baseline."""
+
+    carrier: Any = SimpleNamespace(label="")
+    values: Mapping[str, Any] = {}
+    hyper: Mapping[str, float] = {}
+    adaptations: tuple = ()
+    control: None = None
+
+    def follows(self, schedule: str) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -181,8 +196,9 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     for key, run in runs.items():
         if run.curve is not None and not np.array_equal(run.steps, grids[key.task]):
             runs[key] = replace(run, curve=None, problem=OFF_GRID)
-    definitions, baselines = _definitions(config)
     names = {key.method for key in runs}
+    logged: Any = (dict.fromkeys(names, LoggedMethod()), {config[LOGS]["baseline"]}) if LOGS in config else None
+    definitions, baselines = logged or _definitions(config)
     if undefined := sorted(names - definitions.keys()):
         raise ValueError(f"the config does not define the method '{undefined[0]}' of the curves")
     floors = {t: float(b) for t, b in manifest.get("floors", {}).items() if b is not None and np.isfinite(b)}

@@ -21,7 +21,7 @@ from experiments.measure.comparisons import (
     with_holm,
 )
 from experiments.measure.curves import Value, drift_return, nan_mean
-from experiments.measure.study import NAN, REFERENCE, STEADY, RecordedStudy, RunKey, load_study, with_numbers
+from experiments.measure.study import LOGS, NAN, REFERENCE, STEADY, RecordedStudy, RunKey, load_study, with_numbers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -88,7 +88,11 @@ def summarise(
             for part in (rows, compared):
                 part += _of_task(part, family, tasks[0])
     rows += with_holm(compared, asides_of(study))
-    return with_numbers(pl.DataFrame(rows, schema=_COLUMNS, orient="row"), config)
+    frame = pl.DataFrame(rows, schema=_COLUMNS, orient="row")
+    if LOGS in config:  # without metrics of quantities that logs lack, and the paper's
+        family = pl.col("metric").str.contains("_family")
+        frame = frame.filter(pl.col("value").is_finite().any().over("metric"), ~family)
+    return with_numbers(frame, config)
 
 
 def _of_task(rows: list[TidyRow], family: str, task: str) -> list[TidyRow]:

@@ -149,7 +149,7 @@ def plots_of(
             part = _Part(study, rows.filter(pattern=pattern), task, pattern, look)
             optimum = (manifest.get("oracle") or {}).get(task, {}).get(pattern, {})
             plots += [_curves(part, {int(seed): np.array(values) for seed, values in optimum.items()}), _signals(part)]
-    return plots
+    return [plot for plot in plots if plot.kind == "curves" or any(panel.lines for panel in plot.panels)]
 
 
 def _curves(part: _Part, optimum: Mapping[int, np.ndarray]) -> Plot:

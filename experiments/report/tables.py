@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from experiments.measure.catalog import CATALOG, FALLBACK, MAIN, SENTENCE, TABLE
 from experiments.measure.comparisons import DECIDED
+from experiments.measure.study import LOGS
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, round_half_up
 from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, cell, counted, marked, number
 from experiments.report.plots import MANY
@@ -168,7 +169,8 @@ def table_of(look: Lookup, key: str, spec: Spec) -> Table:
     """A table with the columns available in the study."""
     known = {metric for *_, metric in look.cells}
     several = any(len(tasks) > 1 for tasks in look.tasks.values())
-    columns = [column for column in spec.columns if known.intersection(column.metrics)]
+    hidden = "paper" if LOGS in look.tasks else ""
+    columns = [column for column in spec.columns if known.intersection(column.metrics) and column.show != hidden]
     if not several:  # a family's ratio is its task's
         columns = [column for column in columns if column.metrics != ["nauc_family_safe"]]
     valued = {p for (_, _, _, p, m), r in look.cells.items() if m == spec.where and math.isfinite(r["value"])}

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.measure.catalog import Metric
 from experiments.measure.profiles import profiles
 from experiments.measure.remarks import remarks
-from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study
+from experiments.measure.study import LOGS, STEADY, RecordedStudy, axes_of, load_study
 from experiments.measure.summary import summarise
 from experiments.report.cells import Lookup, number, spaced
 from experiments.report.draw import canvas_to_files, draw, sketch_profiles, sketch_sweep
@@ -56,12 +56,16 @@ def write_report(directory: str | Path, *, replicates: int = 10_000, metrics: It
       ValueError, Unwritable: another process owns the study, or the folder cannot be written.
     """
     results = open_results(Path(directory))
+    return write_results(results, results.directory / "report", replicates=replicates, metrics=metrics)
+
+
+def write_results(results: store.Results, place: Path, *, replicates: int = 10_000, metrics: Iterable[Metric]) -> Path:
+    """Write the report of a study, of joined studies or of logs into ``place``, as `write_report`."""
     curves = results.rows(store.CURVES)
     custom = tuple(metrics)
     frame = summarise(curves, results.config, results.manifest, replicates=replicates, custom=custom)
-    page = _page(results.config, results.manifest, curves, frame, custom)
-    write_folder(results.directory / "report", page, frame)
-    return results.directory / "report" / "index.html"
+    write_folder(place, _page(results.config, results.manifest, curves, frame, custom), frame)
+    return place / "index.html"
 
 
 def write_folder(place: Path, page: Page, frame: "pl.DataFrame") -> None:
@@ -121,8 +125,9 @@ def _page(
     # Without the list of runs and the optimum over time.
     shown = {"config": dict(config), "manifest": {k: v for k, v in manifest.items() if k not in ("runs", "oracle")}}
     return Page(
-        title=f"Entropy schedules under drift: {dict(facts)['task']}, "
-        + ", ".join(dict.fromkeys(look.carriers.values())),
+        title=("Comparison of logs" if LOGS in config else "Entropy schedules under drift")
+        + ": "
+        + ", ".join(filter(None, [dict(facts)["task"], *dict.fromkeys(look.carriers.values())])),
         subtitle=_subtitle(study, dict(facts)),
         status=status,
         problems=problems,
@@ -260,7 +265,9 @@ def limits_of(study: RecordedStudy, manifest: Mapping[str, Any]) -> list[str]:
         "A method that learned little regains its level easily; the recovery relative to its Steady run corrects "
         "for this.",
         "If the optimum after a change is below the level before it, no method can recover.",
-        "Evaluation is deterministic and excludes the cost of entropy, which the training return includes.",
+        "Returns are those of the logs; runs of equal seed are paired."
+        if LOGS in {key.family for key in study.runs}
+        else "Evaluation is deterministic and excludes the cost of entropy, which the training return includes.",
         "About one in twenty intervals excludes zero by chance; p after Holm's correction accounts for this.",
     ]
     lines += [f"In {task} the drift of {', '.join(names)} has no effect." for task, names in inert.items()]

@@ -15,7 +15,7 @@ from experiments.measure.catalog import CATALOG, FALLBACK, MAIN, Metric, catalog
 from experiments.measure.comparisons import ACTED, Cells, detectable, draw_interval, paired, scopes
 from experiments.measure.remarks import remarks
 from experiments.measure.stats import holm
-from experiments.measure.study import STEADY, RecordedStudy, axes_of, load_study, with_numbers
+from experiments.measure.study import LOGS, STEADY, RecordedStudy, axes_of, load_study, with_numbers
 from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
@@ -96,8 +96,8 @@ class Results:
 
     @property
     def directory(self) -> Path:
-        if self._joined:
-            raise ValueError("joined results have no folder; use the Results of one of the studies")
+        if self._files.frames:
+            raise ValueError("results of joined studies or of logs have no folder; use the Results of one study")
         return self._files.directory
 
     @cached_property
@@ -168,6 +168,8 @@ class Results:
     def _settings(self, method: Method | str) -> list[str]:
         """Names of the settings of a method of the study; UnknownNameError if it has none."""
         present = self.methods
+        if LOGS in self._files.config:
+            return [lookup("method of these logs", {name: name for name in present}, str(method))]
         rows = [(config, row) for config, row in self._rows() if row.name in present]
         variants = {row.name: row.variant for _, row in rows}
         if isinstance(method, str) and method not in variants:
@@ -383,11 +385,18 @@ class Results:
         check_numerics(self.directory, self.manifest)  # a policy has the drift of its run
         return Policy.load(self.directory, self._plan, self._named(method), pattern, seed, at)
 
-    def report(self) -> Path:
-        """Write the report and return the path of its page."""
-        from experiments.report import write_report
+    def report(self, out: str | Path | None = None) -> Path:
+        """Write the report and return the path of its page.
 
-        return write_report(self.directory, metrics=self._custom)
+        Args:
+          out: new or empty folder; by default ``report`` in the folder of the study. Logs and joined studies need it.
+        """
+        from experiments.report.write import write_results
+
+        place = self.directory / "report" if out is None else Path(out).expanduser()
+        if out is not None:
+            store.check_new(place, "out")
+        return write_results(self._files, place, metrics=self._custom)
 
     @cached_property
     def verdicts(self) -> list[str]:
@@ -404,8 +413,9 @@ class Results:
 
     def __repr__(self) -> str:
         config, runs = self._files.config, len(self.manifest.get("runs", ()))
-        if self._joined:
-            return f"Results.join of {len(self._joined)} studies: {runs} runs on {config['task']}"
+        if self._files.frames:
+            kind = f"Results.join of {len(self._joined)} studies" if self._joined else "Results of logs"
+            return f"{kind}: {runs} runs on {config['task']}"
         return f"Results({str(self.directory)!r}): {runs} runs of {config['steps']:,} steps on {config['task']}"
 
     def _repr_html_(self) -> str:

@@ -94,6 +94,23 @@ class TuneOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class LogOptions:
+    """Columns of logs, and facts that logs do not contain; see `experiments.compare`."""
+
+    method: str | None = None  # column of the method; by default method, algo or agent, else from the run's name
+    seed: str | None = None  # column of the seed; by default seed, else from the run's name
+    pattern: str | None = None  # column of the drift pattern; by default pattern. The pattern steady has no drift
+    task: str | None = None  # column of the task; by default task or env_id
+    step: str | None = None  # column of environment steps; by default step, global_step, total_timesteps or _step
+    returns: str | None = None  # column or TensorBoard tag of the return; by default return, eval/mean_reward, ...
+    names: str | None = None  # form of runs' names, such as {task}__{method}__{seed}__{}; by default {method}-{seed}
+    changes: str | None = None  # steps at which the drift changes, comma-separated, or a column that changes there
+    every: float | None = None  # average the returns of this many steps, for runs with different steps
+    floor: float | None = None  # return of random actions, for profiles, robust recovery and floor-corrected ratios
+    baseline: str | None = None  # method that the others are compared with; by default the first
+
+
+@dataclasses.dataclass(frozen=True)
 class Study:
     """A study: methods, drift patterns and seeds on one task, trained as one compiled program.
 
