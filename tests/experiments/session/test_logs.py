@@ -145,7 +145,7 @@ REFUSED = {
     "an unknown baseline": (TWO, ["--baseline", "ppo-rest"], "did you mean 'ppo-reset'?"),
     "no usual name": (TWO.rename({"return": "R"}), [], "no column of a usual name for returns"),
     "one method": (TWO.filter(method="ppo"), [], "needs two methods; the logs have ppo"),
-    "no common seed": (pl.concat([frame(["a"], [1, 2]), frame(["b"], [3, 4])]), [], "seed 3: missing"),
+    "no common seed": (pl.concat([frame(["a"], [1, 2]), frame(["b"], [3, 4])]), [], "seed 1: missing"),
     "other steps": (OTHER, [], "give the option every"),
     "other ends": (LONGER, [], "incomplete, last evaluation at step 750"),
     "a run twice": (pl.concat([TWO, TWO]), [], "has two returns at step 0"),
