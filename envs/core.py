@@ -105,6 +105,12 @@ def check_unmasked(task: "Task", where: str) -> None:
         raise ValueError(f"{where} cannot mark the steps of task '{task.name}' that do not count; use `envs.Drifting`")
 
 
+def check_continuous(task: "Task", where: str) -> None:
+    """Raise a ValueError for discrete actions, which ``where`` does not have."""
+    if task.env.spec.discrete:
+        raise ValueError(f"{where} has continuous actions only; task '{task.name}' has discrete ones")
+
+
 def step_with_keys(env: Env, key_step: Array, key_reset: Array, state: Any, action: Array, params: Any) -> Step:
     """`autoreset_step` with both keys given, for loops that draw all keys of a step together.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from envs.core import Task
 from envs.physics.fields import physics_library
+from envs.toy.grid import CELLS
 
 _GREY, _GOLD, _BLUE, _RED = "#a5aaaf", "#f0b232", "#2662a8", "#a83434"
 _Lines = list[tuple[Any, dict[str, Any]]]  # points (n, 2) or (2,), and keyword arguments of matplotlib's `plot`
@@ -147,6 +148,12 @@ def _cartpole(state: Any, params: Any) -> _Lines:
     return [([-end, end], {"color": _GREY, "marker": ""}), (cart, {"color": _RED, "marker": "s", "ms": 22}), (pole, {})]
 
 
+def _grid(state: Any, params: Any) -> _Lines:
+    """The cells, the goal and the walker."""
+    marks: _Lines = [(CELLS, {"color": _GREY, "marker": "+", "lw": 0}), (params.goal, {"color": _GOLD, "ms": 25})]
+    return [*marks, (CELLS[int(state.cell)], {"ms": 9})]
+
+
 #: Planar task -> half the picture's width in the task's units, and the function from state and parameters to shapes.
 _PLANAR: dict[str, tuple[float, Callable[[Any, Any], _Lines]]] = {
     "toy": (1.05, _goals),
@@ -154,4 +161,5 @@ _PLANAR: dict[str, tuple[float, Callable[[Any, Any], _Lines]]] = {
     "pendulum": (1.3, _pendulum),
     "reacher": (1.1, _reacher),
     "cartpole_swingup": (2.2, _cartpole),
+    "grid": (1.1, _grid),
 }

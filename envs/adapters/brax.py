@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from envs.adapters.imported import RANGES, Apply, Library, imported, innermost
-from envs.core import Task, check_unmasked, sound
+from envs.core import Task, check_continuous, check_unmasked, sound
 from envs.physics.fields import Factor, Field
 from envs.timeline import EVEN
 from envs.world import Drifting
@@ -111,6 +111,7 @@ def to_brax(
       UnknownNameError, ValueError: an unknown pattern or an invalid number.
     """
     check_unmasked(task, "Brax")
+    check_continuous(task, "Brax")
     if not truncate and hasattr(task.env, "faults"):
         raise ValueError(f"task '{task.name}' truncates failed simulations, so truncate must be True; got False")
     drifting = Drifting(task, pattern, total_steps, drift_seed, segments, num_envs, onset, changes)

@@ -12,7 +12,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import AutoresetMode
 
 from aesjax.compiling import check_process, jit
@@ -184,15 +184,10 @@ class Copies:
         return {"drift": np.tile(np.asarray(self.values), (n, 1)), "drift_step": np.full(n, clock, np.int32)}
 
     def step(self, action: Any) -> Stepped:
-        """One step of every copy with ``action`` (N, A)."""
+        """One step of every copy with ``action`` (N, A), or (N,) numbers of discrete actions."""
         if self.key is None:
             raise gymnasium.error.ResetNeeded("step was called before the first reset")
-        action = np.asarray(action, np.float32)
-        shape = (self.num_envs, self.task.env.spec.action_size)
-        if action.shape != shape:
-            raise ValueError(f"an action of this environment has shape {shape} (copies, actuators); got {action.shape}")
-        if not np.isfinite(action).all():
-            raise ValueError(f"actions must be finite numbers; got {action.tolist()}")
+        action = self._rows(action)
         if self.mode in (None, AutoresetMode.DISABLED) and self.waiting.any():
             over = ", ".join(map(str, np.flatnonzero(self.waiting)))
             remedy = "call reset" if self.mode is None else "reset them with reset_mask"
@@ -213,6 +208,21 @@ class Copies:
         obs = np.array(self.obs)
         final = info.pop("final_observation", obs)
         return Stepped(obs, reward, terminated, truncated, final, info, self._drift_at(clock), idle)
+
+    def _rows(self, action: Any) -> np.ndarray:
+        """Actions (N, A) of the task, from numbers (N,) of discrete ones."""
+        spec, given = self.task.env.spec, np.asarray(action)
+        if spec.discrete:
+            last, whole = spec.action_size - 1, given.shape == (self.num_envs,) and given.dtype.kind in "iu"
+            if not whole or not ((given >= 0) & (given <= last)).all():
+                raise ValueError(f"an action of each copy is a whole number from 0 to {last}; got {given.tolist()}")
+            return np.eye(spec.action_size, dtype=np.float32)[given]
+        rows, shape = np.asarray(given, np.float32), (self.num_envs, spec.action_size)
+        if rows.shape != shape:
+            raise ValueError(f"an action of this environment has shape {shape} (copies, actuators); got {rows.shape}")
+        if not np.isfinite(rows).all():
+            raise ValueError(f"actions must be finite numbers; got {rows.tolist()}")
+        return rows
 
     def pictures(self) -> tuple[np.ndarray, ...] | None:
         """(height, width, 3) uint8 of each copy, None without a render mode.
@@ -267,10 +277,11 @@ class Parallel(Compared):
         return type(self).__new__(type(self))._around(self._copies.evaluation(num_envs, drift))
 
 
-def spaces_of(task: Task) -> tuple[Box, Box]:
-    """Spaces of one copy: observations (S,) without bounds, actions (A,) in [-1, 1]."""
+def spaces_of(task: Task) -> tuple[Box, Box | Discrete]:
+    """Spaces of one copy: observations (S,) without bounds, actions (A,) in [-1, 1] or one of A numbers."""
     spec = task.env.spec
-    return Box(-np.inf, np.inf, (spec.obs_size,), np.float32), Box(-1.0, 1.0, (spec.action_size,), np.float32)
+    actions = Discrete(spec.action_size) if spec.discrete else Box(-1.0, 1.0, (spec.action_size,), np.float32)
+    return Box(-np.inf, np.inf, (spec.obs_size,), np.float32), actions
 
 
 def copies_of(

@@ -19,7 +19,7 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers import (
     Autoreset,
     FlattenObservation,
@@ -66,11 +66,23 @@ class _Copy:
         self.env = None
 
 
+class OneHot(gymnasium.ActionWrapper):
+    """Discrete actions as one-hot rows (A,)."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.first, self.action_space = env.action_space.start, Box(0.0, 1.0, (int(env.action_space.n),))
+
+    def action(self, action: Any) -> Any:
+        """Number of the chosen action."""
+        return self.first + np.argmax(action)
+
+
 class GymnasiumEnv(Hosted):
     """One copy of a Gymnasium environment as seen by JAX; ``params`` is the flat vector of drift values (D,).
 
     Args:
-      make: makes an environment with flat observations and actions in [-1, 1], at each reset, as its state may survive.
+      make: makes an environment with flat observations and normalised actions, at each reset, as its state may survive.
       channels: drifting parameters, see `put`.
       code: its innermost class.
       once: whether a copy only plays one episode, as in evaluations.
@@ -327,7 +339,7 @@ def from_gymnasium(
     name: str | None = None,
     time_limit: int | None = None,
 ) -> Task:
-    """A Gymnasium environment with continuous actions as a task.
+    """A Gymnasium environment with continuous or discrete actions as a task.
 
     Args:
       env: an id, a class or function that makes one, or an environment, which is copied. No state may be shared.
@@ -342,7 +354,7 @@ def from_gymnasium(
 
     >>> task = from_gymnasium("Pendulum-v1", channels={"g": (5.0, 15.0)})
     >>> task.channels[0].nominal, task.env.spec
-    (10.0, EnvSpec(obs_size=3, action_size=1, time_limit=200))
+    (10.0, EnvSpec(obs_size=3, action_size=1, time_limit=200, discrete=False))
     """
     texts, entry = texts_of(channels), getattr(env, "func", env)
     kind = entry if isinstance(entry, str) else getattr(entry, "__name__", type(entry).__name__)
@@ -358,7 +370,8 @@ def from_gymnasium(
         if make().unwrapped is inner:
             raise GymnasiumError("its function returns one environment again; it must make a new one at each call")
         limit = min(each._max_episode_steps for each in _wrappers(probe) if isinstance(each, TimeLimit))
-        spec = EnvSpec(probe.observation_space.shape[0], probe.action_space.shape[0], limit)
+        discrete = any(isinstance(each, OneHot) for each in _wrappers(probe))
+        spec = EnvSpec(probe.observation_space.shape[0], probe.action_space.shape[0], limit, discrete)
         probe.close()
     return Task(
         name=name or (f"gymnasium:{env}" if isinstance(env, str) else type(inner).__name__.lower()),
@@ -399,7 +412,7 @@ def _wrappers(env: Any) -> Iterator[Any]:
 
 
 def _adapted(make: Callable[[], Any], time_limit: int | None) -> Any:
-    """Environment with vector observations, actions in [-1, 1] and a time limit."""
+    """Environment with vector observations, actions in [-1, 1] or one-hot, and a time limit."""
     env = make()
     if not isinstance(env, gymnasium.Env):
         more = ", not a vector of them" if isinstance(env, gymnasium.vector.VectorEnv) else ""
@@ -412,16 +425,25 @@ def _adapted(make: Callable[[], Any], time_limit: int | None) -> Any:
             raise GymnasiumError(f"leave out {type(part).__name__}, whose statistics outlive episodes: {instead}")
     if time_limit is not None or not any(isinstance(each, TimeLimit) for each in _wrappers(env)):
         env = TimeLimit(env, _STEPS if time_limit is None else time_limit)
+    env = _acting(env)
+    if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
+        env = FlattenObservation(env)
+    if not isinstance(env.observation_space, Box):
+        raise GymnasiumError(f"its observations cannot be made one vector; got {env.observation_space}")
+    return env
+
+
+def _acting(env: Any) -> Any:
+    """Environment with actions (A,) in [-1, 1] or one-hot."""
     actions = env.action_space
+    if isinstance(actions, Discrete):
+        return OneHot(env)
     if not isinstance(actions, Box) or not np.issubdtype(actions.dtype, np.floating) or not actions.is_bounded():
-        raise GymnasiumError(f"its actions must be a Box of real numbers with finite bounds; got {actions}")
+        allowed = "Discrete, or a Box of real numbers with finite bounds"
+        raise GymnasiumError(f"its actions must be {allowed}; got {actions}")
     if not (actions.low == -1.0).all() or not (actions.high == 1.0).all():
         env = RescaleAction(env, np.float32(-1.0), np.float32(1.0))
     if len(actions.shape) != 1:
         flat = Box(-1.0, 1.0, (int(np.prod(actions.shape)),))
         env = TransformAction(env, methodcaller("reshape", actions.shape), flat)
-    if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
-        env = FlattenObservation(env)
-    if not isinstance(env.observation_space, Box):
-        raise GymnasiumError(f"its observations cannot be made one vector; got {env.observation_space}")
     return env

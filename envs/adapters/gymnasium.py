@@ -150,7 +150,7 @@ class DriftingEnv(Compared, gymnasium.Env):
         return obs[0], _first(drift)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step with ``action`` (A,) in [-1, 1]."""
+        """One step with ``action`` (A,) in [-1, 1], or the number of a discrete action."""
         obs, reward, terminated, truncated, _, info, drift, _ = self._copies.step(np.asarray(action)[None])
         return obs[0], float(reward[0]), bool(terminated[0]), bool(truncated[0]), _first(drift | info)
 

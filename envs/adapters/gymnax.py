@@ -21,34 +21,50 @@ class _Imported:
 
     def __init__(self, env: Any, params: Any) -> None:
         self.gymnax = env
+        from gymnax.environments.spaces import Box, Discrete  # pyright: ignore[reportMissingImports]
+
         space, seen = env.action_space(params), env.observation_space(params)
         name = type(env).__name__
-        if not hasattr(space, "low") or len(space.shape) != 1:
-            raise ValueError(f"only environments with continuous actions (A,) can be imported; {name} has {space}")
-        if len(getattr(seen, "shape", ())) != 1:
-            raise ValueError(f"only environments that observe one flat vector can be imported; {name} observes {seen}")
-        self.low, self.high = (np.broadcast_to(np.asarray(x, np.float32), space.shape) for x in (space.low, space.high))
-        if not (np.isfinite(self.high - self.low) & (self.low < self.high)).all():
-            raise ValueError(f"actions must have finite bounds, low < high, to scale [-1, 1] to; {name} has {space}")
-        self.spec = EnvSpec(seen.shape[0], space.shape[0], int(getattr(params, _LIMIT)))
+        discrete, self.places = isinstance(space, Discrete), seen.n if isinstance(seen, Discrete) else 0
+        if not discrete and (not isinstance(space, Box) or len(space.shape) != 1):
+            raise ValueError(f"only Discrete actions or continuous ones (A,) can be imported; {name} has {space}")
+        if not self.places and not isinstance(seen, Box):
+            raise ValueError(f"only observations of a Box or Discrete can be imported; {name} observes {seen}")
+        self.choice = space.dtype if discrete else None  # type of a discrete action
+        if not discrete:
+            low, high = (np.broadcast_to(np.asarray(x, np.float32), space.shape) for x in (space.low, space.high))
+            if not (np.isfinite(high - low) & (low < high)).all():
+                raise ValueError(f"actions must have finite bounds, low < high, to be scaled to; {name} has {space}")
+            self.low, self.high = low, high
+        sizes = self.places or int(np.prod(seen.shape)), space.n if discrete else space.shape[0]
+        self.spec = EnvSpec(*sizes, int(getattr(params, _LIMIT)), discrete)
+
+    def _seen(self, obs: Any) -> Array:
+        """Observation (S,), flattened, or one-hot if it is Discrete."""
+        if self.places:
+            return jax.nn.one_hot(obs, self.places, dtype=jnp.float32)
+        return jnp.asarray(obs, jnp.float32).reshape(-1)
 
     def reset(self, key: Array, params: Any) -> tuple[Array, Any]:
         """A new episode under ``params``."""
         with jax.numpy_rank_promotion("allow"):
             obs, state = owned(self.gymnax.reset_env(key, params))
-        return jnp.asarray(obs, jnp.float32), state
+        return self._seen(obs), state
 
     def step(self, key: Array, state: Any, action: Array, params: Any) -> Step:
-        """One step without reset; actions in [-1, 1] span the environment's own range."""
+        """One step without reset; actions in [-1, 1] span the environment's own range, discrete ones are one-hot."""
         with jax.numpy_rank_promotion("allow"):
-            own = self.low + 0.5 * (jnp.clip(action, -1.0, 1.0) + 1.0) * (self.high - self.low)
+            if self.choice is not None:
+                own = jnp.argmax(action).astype(self.choice)
+            else:
+                own = self.low + 0.5 * (jnp.clip(action, -1.0, 1.0) + 1.0) * (self.high - self.low)
             obs, after, reward, terminated, info = owned(self.gymnax.step_env(key, state, own, params))
             truncated = self.gymnax.is_truncated(after, params)
         after = jax.tree.map(lambda new, old: jnp.asarray(new, jnp.asarray(old).dtype), after, state)
         terminated = jnp.asarray(terminated, bool)
         truncated = jnp.asarray(truncated, bool) & ~terminated
         reward = jnp.asarray(reward, jnp.float32).reshape(())
-        return jnp.asarray(obs, jnp.float32), after, reward, terminated, truncated, dict(info)
+        return self._seen(obs), after, reward, terminated, truncated, dict(info)
 
 
 def from_gymnax(
@@ -61,7 +77,7 @@ def from_gymnax(
     """A gymnax environment as a task; fields of its parameters drift.
 
     Args:
-      env: with continuous actions and a flat observation.
+      env: with continuous or discrete actions; observations are flattened.
       params: its parameters without drift; by default its own.
       name: of the task, part of the seed of its drift; by default the environment's class.
       channels: fields of the parameters and their ranges, ``{"g": (5.0, 15.0)}`` or ``["g=5:15"]``; without
@@ -69,8 +85,8 @@ def from_gymnax(
 
     Raises:
       UnknownNameError: a channel that is not a field of the parameters.
-      ValueError: a wrapper, an environment written for gymnax below 1.0, with discrete or unbounded actions, without
-        a time limit, or whose observation is not one vector; a channel that is not a real number, or is the time limit.
+      ValueError: a wrapper, an environment written for gymnax below 1.0, with unbounded actions, without a time limit,
+        or with other spaces; a channel that is not a real number, or is the time limit.
 
     >>> import gymnax  # doctest: +SKIP
     >>> task = from_gymnax(gymnax.make("Pendulum-v1")[0], channels={"g": (5.0, 15.0)})  # doctest: +SKIP

@@ -60,7 +60,7 @@ class DriftingVecEnv(Parallel, VecEnv):
         return obs
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Store actions (N, A) in [-1, 1] for `step_wait`."""
+        """Store actions (N, A) in [-1, 1], or (N,) numbers of discrete actions, for `step_wait`."""
         self._actions = np.array(actions)  # which the caller may change before `step_wait`
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:

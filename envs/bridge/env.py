@@ -53,7 +53,7 @@ class BridgeEnv(Hosted):
     def __init__(self, start: Callable[[int], Worker], about: Any, evaluates: bool = False) -> None:
         self.about, self._open, self._names = about, start, tuple(about["nominal"])  # of the parameters
         self._evaluates, self._new_run = evaluates, True
-        self.spec = EnvSpec(about["obs_size"], about["action_size"], about["time_limit"])
+        self.spec = EnvSpec(*(about[name] for name in ("obs_size", "action_size", "time_limit", "discrete")))
         self._running: dict[int, _Running] = {}
         s = self.spec.obs_size
         self._on_start = on_host(self.guarded(self._host_start), s + 1)

@@ -14,7 +14,7 @@ from envs import make
 from envs.bridge import errors
 from envs.bridge.phantom import Phantom, seeded_step
 from envs.bridge.tensors import check_tensor
-from envs.core import Task, check_unmasked
+from envs.core import Task, check_continuous, check_unmasked
 from envs.isaac import CHANNELS
 
 BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before the physics step
@@ -39,6 +39,7 @@ class TorchVecTask:
         torch = self.torch = errors.torch()
         self.native = make(task) if isinstance(task, str) else task
         check_unmasked(self.native, "Isaac Gym's interface")
+        check_continuous(self.native, "Isaac Gym's interface")
         spec, name = self.native.env.spec, self.native.name
         self.core = Phantom(self.native.env, "before" if name in BEFORE else "after")
         self.num_envs, self.num_obs, self.num_acts, self.num_states = num_envs, spec.obs_size, spec.action_size, 0

@@ -13,7 +13,7 @@ Array = jax.Array
 
 _SIDE = 7  # cells per axis
 _AXIS = np.linspace(-1.0, 1.0, _SIDE, dtype=np.float32)
-_CELLS = np.stack(np.meshgrid(_AXIS, _AXIS, indexing="ij"), -1).reshape(-1, 2)  # (C, 2) centres
+CELLS = np.stack(np.meshgrid(_AXIS, _AXIS, indexing="ij"), -1).reshape(-1, 2)  # (C, 2) centres
 _MOVES = np.array([(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)])  # (A, 2) in cells
 _PLACES = np.stack(np.divmod(np.arange(_SIDE**2), _SIDE), -1)
 _ARRIVALS = np.clip(_PLACES[:, None] + _MOVES[None], 0, _SIDE - 1) @ np.array([_SIDE, 1])  # (C, A) cell after a move
@@ -39,7 +39,7 @@ class GridState(NamedTuple):
 
 def cell_rewards(params: GridParams) -> Array:
     """Reward (C,) of arriving in each cell: ``exp(-|p - goal|^2 / (2 width^2))``."""
-    away = _CELLS - params.goal[None, :]
+    away = CELLS - params.goal[None, :]
     return jnp.exp(-jnp.sum(away**2, -1) / (2.0 * params.width**2))
 
 
@@ -53,8 +53,8 @@ class Grid:
 
     def reset(self, key: Array, params: GridParams) -> tuple[Array, GridState]:
         """Start in any cell."""
-        cell = jax.random.randint(key, (), 0, len(_CELLS))
-        return jnp.asarray(_CELLS)[cell], GridState(cell, jnp.zeros((), jnp.int32))
+        cell = jax.random.randint(key, (), 0, len(CELLS))
+        return jnp.asarray(CELLS)[cell], GridState(cell, jnp.zeros((), jnp.int32))
 
     def step(self, key: Array, state: GridState, action: Array, params: GridParams) -> Step:
         """One move; ``action`` (5,) is one-hot: stay, down, up, right, left."""
@@ -63,7 +63,7 @@ class Grid:
         move = jnp.where(slips, jax.random.randint(key_move, (), 0, len(_MOVES)), jnp.argmax(action))
         cell, time = jnp.asarray(_ARRIVALS, jnp.int32)[state.cell, move], state.time + 1
         reward, never = cell_rewards(params)[cell], jnp.zeros((), bool)
-        return jnp.asarray(_CELLS)[cell], GridState(cell, time), reward, never, time >= self.spec.time_limit, {}
+        return jnp.asarray(CELLS)[cell], GridState(cell, time), reward, never, time >= self.spec.time_limit, {}
 
 
 def optimal_return(values: Array) -> Array:
@@ -79,7 +79,7 @@ def _optimal_return(values: Array) -> Array:
         worth = (rewards + value)[_ARRIVALS]  # (C, A)
         return (1.0 - params.slip) * jnp.max(worth, -1) + params.slip * jnp.mean(worth, -1)
 
-    return jnp.mean(jax.lax.fori_loop(0, Grid.spec.time_limit, backup, jnp.zeros(len(_CELLS))))
+    return jnp.mean(jax.lax.fori_loop(0, Grid.spec.time_limit, backup, jnp.zeros(len(CELLS))))
 
 
 def _drifted(params: GridParams, values: Array) -> GridParams:

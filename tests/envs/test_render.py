@@ -11,7 +11,7 @@ from envs.render import Renderer
 
 MOVE = np.array([[1, 0], [0, 1]], np.float32)
 ROBOTS = [("hopper", "mujoco"), ("hopper", "mjx"), ("isaac_ingenuity", "mujoco")]
-PLANAR = ["toy", "toy_multigoal_classic", "pendulum", "reacher", "cartpole_swingup"]
+PLANAR = ["toy", "toy_multigoal_classic", "pendulum", "reacher", "cartpole_swingup", "grid"]
 
 
 def opened(task, width=160):
@@ -28,7 +28,8 @@ def opened(task, width=160):
 def test_pictures_follow_the_state(name, engine):
     task = envs.make(name, **({} if engine is None else {"engine": engine}))
     start = jax.device_get(task.env.reset(jax.random.key(0), task.params)[1])
-    action = np.ones(task.env.spec.action_size, np.float32)
+    size, discrete = task.env.spec.action_size, task.env.spec.discrete
+    action = np.eye(size, dtype=np.float32)[2] if discrete else np.ones(size, np.float32)
     later = jax.device_get(jax.jit(task.env.step)(jax.random.key(1), start, action, task.params)[1])
     if (renderer := opened(task)) is not None:
         first = renderer.draw(start, task.params)

@@ -49,6 +49,13 @@ def _size(space, name, bounds=None):
     return int(space.shape[0])
 
 
+def _actions(space):
+    """Size of actions, and the first number of discrete ones or None; discrete actions arrive as one-hot rows."""
+    if type(space).__name__ == "Discrete":
+        return int(space.n), int(getattr(space, "start", 0))
+    return _size(space, "action space", True), None
+
+
 def _seed(env, seed):
     random.seed(seed)
     np.random.seed(seed)
@@ -69,8 +76,11 @@ class VecTask:
     def __init__(self, env, task="", mode="immediate", quantum=drifts.QUANTUM):
         self.env, self.task, self.numpy = env, task, isinstance(env.reset_buf, np.ndarray)
         self.num, self.obs_size, self.action_size = env.num_envs, env.num_obs, env.num_acts
+        self.first = None
         if hasattr(env, "action_space"):
-            _size(env.action_space, "action space", True)
+            size, self.first = _actions(env.action_space)
+            self.action_size = self.action_size if self.first is None else size
+        self.discrete = self.first is not None
         self.time_limit, self.device = int(env.max_episode_length), str(getattr(env, "rl_device", "cpu"))
         simulator = hasattr(env, "gym") and not hasattr(env, "apply_drift")
         self.drift = drifts.GymDrift(env, mode, quantum) if simulator else drifts.OwnDrift(env)
@@ -92,7 +102,10 @@ class VecTask:
         return obs, ~self.pending
 
     def _stepped(self, actions):
-        rows = self.env.step(_clone(self._own(actions)))  # which an environment may change in place
+        actions = self._own(actions)
+        if self.discrete:
+            actions = actions.argmax(1) + self.first
+        rows = self.env.step(_clone(actions))  # which an environment may change in place
         if not (isinstance(rows, tuple) and len(rows) == 4 and isinstance(rows[0], dict) and "obs" in rows[0]):
             got = [type(row).__name__ for row in rows] if isinstance(rows, tuple) else type(rows).__name__
             text = "step must return ({'obs': observation (N, O)}, reward (N,), reset (N,), extras); got %s"
@@ -149,7 +162,8 @@ class Lab:
             self._watch(inner)
         self.numpy, self.task, self.num, self.device = False, task, inner.num_envs, str(inner.device)
         self.obs_size = _size(inner.single_observation_space["policy"], "observation space 'policy'")
-        self.action_size = _size(inner.single_action_space, "action space", True)
+        self.action_size, self.first = _actions(inner.single_action_space)
+        self.discrete = self.first is not None
         self.time_limit, self.drift = int(inner.max_episode_length), drifts.LabDrift(inner)
 
     def _watch(self, inner):
@@ -173,7 +187,10 @@ class Lab:
     def step(self, actions):
         """As `VecTask.step`, with all rows valid; with `final`, also the observation (N, O) before resets."""
         self._stepping, self._last = True, None
-        observations, reward, *flags, _ = self.env.step(actions.to(self.device).clamp(-1.0, 1.0))
+        actions = actions.to(self.device).clamp(-1.0, 1.0)
+        if self.discrete:
+            actions = actions.argmax(1, keepdim=True) + self.first  # Lab's tasks read numbers (N, 1)
+        observations, reward, *flags, _ = self.env.step(actions)
         self._stepping, obs = False, _clone(observations["policy"])
         if len(flags) != 2:
             raise Fault("step of Isaac Lab returns five values; got %d" % (len(flags) + 3))
@@ -205,7 +222,7 @@ def describe(simulation):
     drift, task = simulation.drift, simulation.task
     own = getattr(drift, "channels", None)
     inert = [c for c in sorted(drift.nominal) if own is None and (not drift.nominal[c] or c in INERT.get(task, ()))]
-    names = ("num", "obs_size", "action_size", "time_limit", "device", "lost", "final")
+    names = ("num", "obs_size", "action_size", "discrete", "time_limit", "device", "lost", "final")
     about = dict({name: getattr(simulation, name) for name in names}, channels=own)
     return dict(about, nominal=drift.nominal, inert=inert, damping_disturbs_state=simulation.disturbs())
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Graph, MultiDiscrete
 
 import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv
@@ -616,12 +616,24 @@ def spaces():
     return optional("gymnax.environments.spaces")
 
 
+def grid_stepped(action):
+    env = gymnasium.make("aesjax/grid-steady-v0")
+    env.reset(seed=0)
+    return env.unwrapped.step(action)
+
+
 REMEDY = "leave out Normalize.*PPO normalises by itself"
 
 REFUSED = {
-    "gymnax: discrete actions": (lambda: from_gymnax(actions=spaces().Discrete(3)), "continuous actions"),
+    "gymnax: matrix of actions": (
+        lambda: from_gymnax(actions=spaces().Box(-1.0, 1.0, (2, 2))),
+        "only Discrete actions",
+    ),
     "gymnax: half bounded": (lambda: from_gymnax(actions=spaces().Box(-1.0, jnp.inf, (1,))), "finite bounds"),
-    "gymnax: pictures": (lambda: from_gymnax(observed=spaces().Box(0.0, 1.0, (8, 8))), "one flat vector"),
+    "gymnax: dictionary": (
+        lambda: from_gymnax(observed=spaces().Dict({"x": spaces().Box(0.0, 1.0, (1,))})),
+        "only observations of a Box or Discrete",
+    ),
     "gymnax: wrapper": (lambda: from_gymnax(wrapper="FlattenObservationWrapper"), "without wrappers"),
     "gymnax: before 1.0": (lambda: from_gymnax(methods={"is_terminal": lambda *args: True}), "before gymnax 1.0"),
     "gymnax: drifting limit": (lambda: from_gymnax(channels={"max_steps_in_episode": (2, 9)}), "other than the time"),
@@ -657,7 +669,11 @@ REFUSED = {
         lambda: from_playground([envs.Channel("gravity", 0.5, 2.0, 1.5)]),
         "contain its nominal value 1",
     ),
-    "lab: discrete actions": (lambda: lab_with(single_action_space=Discrete(3)), "must be a Box"),
+    "lab: several choices": (lambda: lab_with(single_action_space=MultiDiscrete([2, 3])), "must be a Box"),
+    "brax: discrete actions": (lambda: exported_to_brax(envs.make("grid")), "continuous actions only; task 'grid'"),
+    "torch: discrete actions": (lambda: torch_task(envs.make("grid")), "continuous actions only; task 'grid'"),
+    "gymnasium: no whole number": (lambda: grid_stepped(0.5), "whole number from 0 to 4; got"),
+    "gymnasium: number too large": (lambda: grid_stepped(5), "whole number from 0 to 4; got"),
     "lab: actions to 2": (lambda: lab_with(single_action_space=Box(-2.0, 2.0, (1,))), r"\[-1, 1\]"),
     "lab: pictures": (lambda: lab_observing(Box(0.0, 1.0, (3, 1))), "must be a Box of vectors"),
     "lab: outer time limit": (lambda: lab_within(time_limited), "truncated must have shape"),
@@ -666,7 +682,14 @@ REFUSED = {
         lambda: gymnasium.make_vec("aesjax/toy-steady-v0", 2, max_episode_steps=3),
         "max_episode_steps",
     ),
-    "of gymnasium: discrete actions": (lambda: from_gymnasium(action_space=Discrete(3)), "must be a Box"),
+    "of gymnasium: several choices": (
+        lambda: from_gymnasium(action_space=MultiDiscrete([2, 3])),
+        r"must be Discrete, or a Box .* got MultiDiscrete\(\[2 3\]\)",
+    ),
+    "of gymnasium: graph": (
+        lambda: from_gymnasium(observation_space=Graph(Box(-1.0, 1.0, (1,)), None)),
+        "cannot be made one vector; got Graph",
+    ),
     "of gymnasium: unbounded": (lambda: from_gymnasium(action_space=Box(-np.inf, 1.0, (1,))), "finite bounds"),
     "of gymnasium: observation": (
         lambda: from_gymnasium(observation_space=Box(-1.0, 1.0, (2,))),

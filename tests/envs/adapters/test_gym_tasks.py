@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict
+from gymnasium.spaces import Box, Dict, Discrete
 from jax.sharding import Mesh
 
+import aesjax
 import envs
 from agents import make_train
 from envs.adapters.gym_tasks import from_gymnasium
@@ -121,7 +122,7 @@ def seed_of(key):
 
 def test_without_drift_steps_are_gymnasiums_bit_for_bit():
     task = envs.make("gymnasium:Pendulum-v1", channels={"l": (0.5, 1.3), "g": (8.0, 12.0)})
-    assert task.env.spec == (3, 1, 200)
+    assert task.env.spec == envs.EnvSpec(3, 1, 200)
     theirs, key = gymnasium.make("Pendulum-v1"), jax.random.key(3)
     obs, state = task.env.reset(key, task.params)
     np.testing.assert_array_equal(obs, theirs.reset(seed=seed_of(jax.random.key(3)))[0])
@@ -135,6 +136,51 @@ def test_without_drift_steps_are_gymnasiums_bit_for_bit():
         if t == 200:
             assert flags == [False, True]
             np.testing.assert_array_equal(obs, theirs.reset()[0])
+
+
+class Choices(Push):
+    """The same point, pushed by one of three numbers."""
+
+    action_space = Discrete(3, start=-1)
+
+    def step(self, action):
+        assert action in self.action_space
+        return super().step(np.array([action]))
+
+
+@pytest.mark.parametrize(
+    ("env", "channel", "sizes", "first"),
+    [("CartPole-v1", "length", (4, 2, 500), 0), (Choices, "gain", (2, 3, 9), -1)],
+)
+def test_discrete_actions_are_gymnasiums_numbers(env, channel, sizes, first):
+    task = from_gymnasium(env, {channel: (0.25, 2.0)}, time_limit=sizes[2])
+    assert task.env.spec == envs.EnvSpec(*sizes, discrete=True)
+    own, drift = gymnasium.make(env) if first == 0 else Choices(), jnp.array([1.5])
+    key = jax.random.key(3)
+    obs, state = task.env.reset(key, drift)
+    np.testing.assert_array_equal(obs, own.reset(seed=seed_of(jax.random.key(3)))[0])
+    for choice in (0, 1, sizes[1] - 1, 0, 1):
+        setattr(own.unwrapped, channel, 1.5)
+        obs, state, reward, *_ = task.env.step(key, state, jax.nn.one_hot(choice, sizes[1]), drift)
+        theirs = own.step(first + choice)
+        np.testing.assert_array_equal(obs, theirs[0])
+        assert reward == np.float32(theirs[1])
+
+
+OFF_POLICY = {"batch_size": 64, "warmup": 500, "replay": 3_000, "tau": 0.01, "critic_learning_rate": 1e-3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("carrier", ["sac", "ppo", "sql"])
+def test_cartpole_is_learned(carrier):
+    steps = 20_480 if carrier == "ppo" else 6_000
+    sizes = {"rollout": 64, "minibatches": 4} if carrier == "ppo" else OFF_POLICY
+    train = make_train(
+        "gymnasium:CartPole-v1", carrier, steps=steps, evaluations=4, episodes=5, hidden=(64, 64), learning_rate=1e-3,
+        **sizes,
+    )  # fmt: skip
+    _, curves = aesjax.jit(train)(1, None if carrier == "ppo" else 0.05)
+    assert max(curves["return_mean"]) > 150.0  # random actions: about 20
 
 
 VECTOR = np.array([[0.5, 0.25], [1.0, 1.0], [1.5, 1.75]])
@@ -218,7 +264,7 @@ def test_a_given_environment_is_copied_and_travels():
 
 def test_spaces_are_flattened_and_rescaled_by_gymnasium():
     task = from_gymnasium(Grid, time_limit=5)
-    assert task.env.spec == (6, 2, 5)
+    assert task.env.spec == envs.EnvSpec(6, 2, 5)
     obs, state = task.env.reset(jax.random.key(0), task.params)
     after, *_ = task.env.step(jax.random.key(0), state, jnp.array([0.5, -1.0]), task.params)
     np.testing.assert_allclose(after, [obs[0] + 0.2 * 3.0, 1, 1, 1, 1, 1], rtol=1e-6)

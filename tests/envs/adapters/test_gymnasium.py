@@ -69,7 +69,7 @@ def rollout(env, seed, steps):
 
 # Both are what unbounded observations are; Gymnasium's own MuJoCo environments get the same two warnings.
 @pytest.mark.filterwarnings("ignore:.*A Box observation space m.*imum value is -?infinity")
-@pytest.mark.parametrize("name", ["toy", "hopper"])
+@pytest.mark.parametrize("name", ["toy", "grid", "hopper"])
 def test_gymnasiums_checker_passes_by_id(name):
     register()
     check_env(gymnasium.make(f"aesjax/{name}-abrupt-v0", drift_steps=1000).unwrapped)
@@ -144,6 +144,17 @@ def test_every_protocol_is_the_same_as_an_environment_and_as_a_study(name):
     assert config.build_task().channels == world.task.channels
     assert config.build_task().env.spec == world.task.env.spec
     assert (world.timeline.total, world.segments) == (protocol.steps, protocol.segments)
+
+
+def test_discrete_actions_are_numbers_of_the_tasks_choices():
+    env = DriftingVectorEnv("grid", "steady", drift_steps=100, num_envs=2, drift=(0.0, 0.0, 0.0))
+    assert env.single_action_space == gymnasium.spaces.Discrete(5)
+    moves = np.array([(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]) / 3.0
+    obs, _ = env.reset(seed=1)
+    for actions in np.array([[1, 2], [0, 3], [4, 4]]):
+        expected = np.clip(obs + moves[actions], -1.0, 1.0)
+        obs, *_ = env.step(actions)
+        np.testing.assert_allclose(obs, expected, atol=1e-6)
 
 
 # --- the vector environment

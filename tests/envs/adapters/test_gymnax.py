@@ -25,7 +25,7 @@ def gymnax():
 def test_steps_are_the_environments_own_and_a_parameter_drifts(gymnax):
     env, params = gymnax.make("Pendulum-v1")
     task = from_gymnax(env, channels={"g": (5.0, 15.0)})
-    assert task.env.spec == (3, 1, 200)
+    assert task.env.spec == (3, 1, 200, False)
     drifted = task.apply_drift(task.params, jnp.array([12.0]))
     assert float(drifted.g) == 12.0
     obs, state = task.env.reset(jax.random.key(0), drifted)
@@ -40,4 +40,27 @@ def test_steps_are_the_environments_own_and_a_parameter_drifts(gymnax):
     with pytest.raises(UnknownNameError, match="unknown parameter of Pendulum 'gg'; did you mean 'g'"):
         from_gymnax(env, channels={"gg": (0.0, 1.0)})
     trained = jax.eval_shape(make_train(env, "sac", steps=800, evaluations=4), 1)
+    assert trained[1]["return_mean"].shape == (5,)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("CartPole-v1", (4, 2, 500)), ("Breakout-MinAtar", (400, 3, 1000)), ("FrozenLake-misc", (16, 4, 100))],
+)
+def test_discrete_actions_and_pictures_are_the_environments_own(gymnax, name, sizes):
+    env, params = gymnax.make(name)
+    task, key = from_gymnax(env), jax.random.key(0)
+    assert task.env.spec == (*sizes, True)
+    obs, state = task.env.reset(key, task.params)
+    theirs, other = env.reset_env(jax.random.key(0), params)
+    for choice in (0, 1, sizes[1] - 1):
+        theirs, other, gained, *_ = env.step_env(jax.random.key(1), other, jnp.int32(choice), params)
+        action = jax.nn.one_hot(choice, sizes[1])
+        obs, state, reward, *_ = task.env.step(jax.random.key(1), state, action, task.params)
+        flat = np.eye(16)[theirs] if name == "FrozenLake-misc" else np.float32(theirs).ravel()
+        np.testing.assert_array_equal(obs, flat)
+        assert obs.dtype == jnp.float32
+        assert reward == gained
+    trained = jax.eval_shape(make_train(env, "ppo", steps=1600, evaluations=4), 1)
     assert trained[1]["return_mean"].shape == (5,)

@@ -62,3 +62,13 @@ def test_its_ppo_trains_and_its_evaluations_leave_the_drift_alone(sb3, toy):
     held = VecMonitor(env.evaluation(drift=(0.3, 0.3)))
     np.testing.assert_allclose(held.reset()[0].shape, (2,))
     np.testing.assert_allclose(held.step(np.zeros((N, 2)))[3][0]["drift"], [0.3, 0.3], rtol=1e-6)
+
+
+def test_its_dqn_trains_on_discrete_actions(sb3):
+    from stable_baselines3 import DQN
+
+    env = sb3.DriftingVecEnv("grid", "abrupt", drift_steps=STEPS, num_envs=N)
+    model = DQN("MlpPolicy", env, learning_starts=10, seed=0).learn(20 * N)
+    assert env._copies.clock.steps == 20
+    actions, _ = model.predict(env.reset())
+    assert set(actions.tolist()) <= set(range(5))

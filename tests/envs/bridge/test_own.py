@@ -1,7 +1,10 @@
 """An environment of one's own: what it may return, what drifts in it, and what is said where it is wrong."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
 from envs.bridge import errors
 from experiments.cli import main
@@ -149,3 +152,48 @@ def test_a_wrong_task_is_reported_before_anything_is_written(task, pattern, expe
     printed = capsys.readouterr().err
     assert all(text in printed for text in expected)
     assert not (tmp_path / "out").exists()
+
+
+class Choosing(Own):
+    """Points that move by one of three numbers, -1 to 1; it records them."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space, self.numbers = Discrete(3, start=-1), []
+
+    def step(self, actions):
+        self.numbers.append(actions.tolist())
+        return super().step(torch.stack([actions, actions], 1).float())
+
+
+class ChoosingLab(Choosing):
+    """Choices with the interface of Isaac Lab."""
+
+    device, scene = "cpu", SimpleNamespace(articulations={})
+    unwrapped = property(lambda self: self)
+
+    def __init__(self):
+        super().__init__()
+        self.single_observation_space = {"policy": Box(-np.inf, np.inf, (2,))}
+        self.single_action_space = self.action_space
+        gravity = (0.0, 0.0, -9.81)
+        view = SimpleNamespace(set_gravity=lambda value: None, get_gravity=lambda: list(gravity))
+        self.sim = SimpleNamespace(cfg=SimpleNamespace(gravity=gravity), physics_sim_view=view)
+
+    def reset(self):
+        return {"policy": torch.zeros(N, 2)}, {}
+
+    def step(self, actions):
+        self.numbers.append(actions.tolist())
+        flags = torch.zeros(N, dtype=torch.bool)
+        return {"policy": torch.zeros(N, 2)}, torch.zeros(N), flags, flags, {}
+
+
+@pytest.mark.parametrize(("kind", "sent"), [(Choosing, [-1, 1, 0]), (ChoosingLab, [[-1], [1], [0]])])
+def test_discrete_actions_reach_a_simulator_as_its_numbers(kind, sent):
+    env = kind()
+    sim = SimEnv(InProcess(env))
+    assert (sim.about["action_size"], sim.about["discrete"]) == (3, True)
+    sim.reset(seed=0)
+    sim.step(np.eye(3, dtype=np.float32)[[0, 2, 1]])
+    assert env.numbers[-1] == sent
