@@ -36,8 +36,8 @@ class _Imported:
             if not (np.isfinite(high - low) & (low < high)).all():
                 raise ValueError(f"actions must have finite bounds, low < high, to be scaled to; {name} has {space}")
             self.low, self.high = low, high
-        sizes = self.places or int(np.prod(seen.shape)), space.n if discrete else space.shape[0]
-        self.spec = EnvSpec(*sizes, int(getattr(params, _LIMIT)), discrete)
+        actions = space.n if isinstance(space, Discrete) else space.shape[0]
+        self.spec = EnvSpec(self.places or int(np.prod(seen.shape)), actions, int(getattr(params, _LIMIT)), discrete)
 
     def _seen(self, obs: Any) -> Array:
         """Observation (S,), flattened, or one-hot if it is Discrete."""
