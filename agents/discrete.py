@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from aesjax.types import Array, Signals
-from agents.common.carrier import Carrier, Network, Transition, UpdateOut
+from aesjax.types import Array
+from agents.common.carrier import Network, Transition, UpdateOut
 from agents.common.networks import MLP, ActorCritic, Categorical, TwinActionValues
-from agents.common.optim import Networks, descend, polyak
+from agents.common.optim import Networks, polyak
 from agents.ppo import Ppo
-from agents.sac import Sac, critic_loss
-from agents.sql import SqlConfig, SqlHyper, soft_target
+from agents.sac import Sac
+from agents.sql import Sql, SqlHyper, soft_target
 
 
 def policy_value(policy: Categorical, q: Array, *, entropy_weight: Array) -> Array:
@@ -31,13 +31,27 @@ def soft_value(q: Array, *, temperature: Array | float) -> Array:
     return temperature * jax.nn.logsumexp(jnp.min(q, 0) / temperature, -1)
 
 
-def taken(q: Array, action: Array) -> Array:
-    """Values (2, B) of one-hot actions (B, A) among (2, B, A)."""
-    return jnp.sum(q * action[None], -1)
+class _ActionValues:
+    """Critics with a value per action."""
+
+    config: Any
+    action_size: int
+
+    @property
+    def critic(self) -> Any:
+        return TwinActionValues(self.config.hidden, self.action_size, self.config.layer_norm)
+
+    def all_values(self, params: Any, obs: Array) -> Array:
+        """Values (2, B, A) of all actions."""
+        return cast(Array, self.critic.apply(params, obs))
+
+    def value(self, params: Any, obs: Array, action: Array) -> Array:
+        """Values (2, B) of one-hot actions (B, A)."""
+        return jnp.sum(self.all_values(params, obs) * action[None], -1)
 
 
 @dataclass(frozen=True)
-class DiscreteSac(Sac):
+class DiscreteSac(_ActionValues, Sac):
     """SAC with a categorical policy.
 
     >>> carrier = DiscreteSac(4, 2)
@@ -48,23 +62,12 @@ class DiscreteSac(Sac):
         return MLP(self.config.hidden, self.action_size)
 
     @property
-    def critic(self) -> Any:
-        return TwinActionValues(self.config.hidden, self.action_size, self.config.layer_norm)
-
-    @property
     def networks(self) -> tuple[Network, ...]:
         alone = lambda obs, action: (obs,)  # noqa: E731
         return tuple(network._replace(inputs=alone) for network in super().networks)
 
     def policy(self, params: Any, obs: Array) -> Any:
         return Categorical(cast(Array, self.actor.apply(params, obs)))
-
-    def values(self, params: Any, obs: Array) -> Array:
-        """Values (2, B, A) of all actions."""
-        return cast(Array, self.critic.apply(params, obs))
-
-    def value(self, params: Any, obs: Array, action: Array) -> Array:
-        return taken(self.values(params, obs), action)
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:
         return self.policy(state.actor, obs).sample(key)
@@ -75,14 +78,14 @@ class DiscreteSac(Sac):
 
     def target(self, state: Networks, batch: Transition, noise: Array, entropy_weight: Array, gamma: Any) -> Array:
         """``r + gamma (1 - term) V(s')`` with V the `policy_value` of the target critics, (B,), no gradient."""
-        q = self.values(state.target, batch.next_obs)
+        q = self.all_values(state.target, batch.next_obs)
         value = policy_value(self.policy(state.actor, batch.next_obs), q, entropy_weight=entropy_weight)
         return soft_target(batch.reward, batch.terminated, value, gamma=gamma, scale=1.0)
 
     def policy_loss(self, params: Any, critic: Any, obs: Array, noise: Array, entropy_weight: Array) -> Array:
         """Minus the mean `policy_value` of the online critics."""
-        policy = self.policy(params, obs)
-        return -jnp.mean(policy_value(policy, self.values(critic, obs), entropy_weight=entropy_weight))
+        q = self.all_values(critic, obs)
+        return -jnp.mean(policy_value(self.policy(params, obs), q, entropy_weight=entropy_weight))
 
     def log_prob(self, params: Any, obs: Array, noise: Array) -> Array:
         """Minus the exact entropies (B,): expected log-probabilities."""
@@ -112,77 +115,48 @@ class SqlState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DiscreteSql(Carrier):
+class DiscreteSql(_ActionValues, Sql):
     """SQL with the exact policy ``softmax(min_i Q_i / T)``, T the newest weight; sizes of its sampler are unused.
 
-    >>> carrier = DiscreteSql(4, 2, SqlConfig())
+    >>> carrier = DiscreteSql(4, 2)
     """
-
-    config: SqlConfig
-
-    @property
-    def critic(self) -> TwinActionValues:
-        return TwinActionValues(self.config.hidden, self.action_size, self.config.layer_norm)
 
     @property
     def networks(self) -> tuple[Network, ...]:
         return (Network(self.critic, "critic", lambda obs, action: (obs,), "critic", "critic_opt", "target"),)
 
-    def values(self, params: Any, obs: Array) -> Array:
-        """Values (2, B, A) of all actions, in scaled reward units."""
-        return cast(Array, self.critic.apply(params, obs))
-
     def policy(self, state: SqlState, obs: Array) -> Categorical:
-        return Categorical(jnp.min(self.values(state.critic, obs), 0) / state.temperature)
+        return Categorical(jnp.min(self.all_values(state.critic, obs), 0) / state.temperature)
 
-    def init(self, key: Array) -> SqlState:
+    def init(self, key: Array) -> Any:
         params = self.critic.init(key, jnp.zeros((1, self.obs_size)))
         # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
         target = jax.tree.map(jnp.copy, params)
         return SqlState(params, target, optax.scale_by_adam().init(params), jnp.ones(()))
 
-    def act(self, state: SqlState, obs: Array, key: Array) -> Array:
+    def act(self, state: Any, obs: Array, key: Array) -> Array:
         return self.policy(state, obs).sample(key)
 
-    def act_deterministic(self, state: SqlState, obs: Array) -> Array:
+    def act_deterministic(self, state: Any, obs: Array) -> Array:
         """Best action under the smaller critic."""
         return self.policy(state, obs).mode()
 
-    def entropy(self, state: SqlState, obs: Array, key: Array) -> Array:
+    def entropy(self, state: Any, obs: Array, key: Array) -> Array:
         """Exact mean over observations."""
         return self.policy(state, obs).entropy()
 
-    def q_value(
-        self, state: SqlState, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: SqlHyper
-    ) -> Array:
-        return taken(self.values(state.critic, obs), action) / hyper.reward_scale
-
-    def loss(
-        self, params: Any, state: SqlState, batch: Transition, entropy_weight: Array, hyper: SqlHyper
-    ) -> tuple[Array, Array]:
-        """`agents.sac.critic_loss` of critics ``params``, with the soft value of the target critics."""
-        next_q = self.values(state.target, batch.next_obs)
-        value = soft_value(next_q, temperature=hyper.reward_scale * entropy_weight)
-        target = soft_target(batch.reward, batch.terminated, value, gamma=hyper.gamma, scale=hyper.reward_scale)
-        return critic_loss(taken(self.values(params, batch.obs), batch.action), target)
-
-    def td_error(
-        self, state: SqlState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SqlHyper
-    ) -> Array:
-        return self.loss(state.critic, state, batch, entropy_weight, hyper)[1].reshape(-1) / hyper.reward_scale
+    def target(self, state: Any, batch: Transition, key: Array, entropy_weight: Array, hyper: SqlHyper) -> Array:
+        """``c r + gamma (1 - term) V(s')`` with V the `soft_value` of the target critics, (B,), no gradient."""
+        q, temperature = self.all_values(state.target, batch.next_obs), hyper.reward_scale * entropy_weight
+        value = soft_value(q, temperature=temperature)
+        return soft_target(batch.reward, batch.terminated, value, gamma=hyper.gamma, scale=hyper.reward_scale)
 
     def update(
-        self, state: SqlState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
+        self, state: Any, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
     ) -> UpdateOut:
         """One step of the critics, then of the target."""
-        slope = jax.value_and_grad(self.loss, has_aux=True)
-        (loss, error), grads = slope(state.critic, state, batch, entropy_weight, hyper)
-        rate, decay = hyper.critic_learning_rate, hyper.weight_decay
-        critic, opt = descend(state.critic, grads, state.critic_opt, rate, decay=decay)
-        scale = jnp.asarray(hyper.reward_scale, jnp.float32)
+        critic, opt, signals = self.critic_step(state, batch, key, entropy_weight, hyper)
         weight = entropy_weight if self.config.schedule_sampler else hyper.reference_weight
-        new = SqlState(critic, polyak(state.target, critic, hyper.tau), opt, jnp.asarray(scale * weight, jnp.float32))
-        value_loss = jax.lax.stop_gradient(loss) / scale**2
-        critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
-        signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)
-        return UpdateOut(new, signals, {"critic_loss": value_loss, "actor_loss": jnp.zeros(())})
+        temperature = jnp.asarray(hyper.reward_scale * weight, jnp.float32)
+        new = SqlState(critic, polyak(state.target, critic, hyper.tau), opt, temperature)
+        return UpdateOut(new, signals, {"critic_loss": cast(Array, signals.value_loss), "actor_loss": jnp.zeros(())})

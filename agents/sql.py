@@ -189,19 +189,31 @@ class Sql(Carrier):
         q = self.value(state.critic, batch.obs, batch.action)
         return critic_loss(q, target)[1].reshape(-1) / hyper.reward_scale
 
-    def update(
-        self, state: Networks, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
-    ) -> UpdateOut:
-        """One step of the critics, then of the sampler along the Stein direction, then of the target."""
-        config, decay = self.config, hyper.weight_decay
-        key_proposals, key_noise = jax.random.split(key)
-        target = self.target(state, batch, key_proposals, entropy_weight, hyper)
+    def critic_step(
+        self, state: Any, batch: Transition, key: Array, entropy_weight: Array, hyper: SqlHyper
+    ) -> tuple[Any, Any, Signals]:
+        """Critics and optimiser after one step, and its signals in raw reward units."""
+        target = self.target(state, batch, key, entropy_weight, hyper)
 
         def critic_loss_fn(params: Any) -> tuple[Array, Array]:
             return critic_loss(self.value(params, batch.obs, batch.action), target)
 
         (loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
-        critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate, decay=decay)
+        rate, decay = hyper.critic_learning_rate, hyper.weight_decay
+        critic, opt = descend(state.critic, grads, state.critic_opt, rate, decay=decay)
+        scale = jnp.asarray(hyper.reward_scale, jnp.float32)
+        value_loss = jax.lax.stop_gradient(loss) / scale**2
+        critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
+        signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)
+        return critic, opt, signals
+
+    def update(
+        self, state: Networks, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
+    ) -> UpdateOut:
+        """One step of the critics, then of the sampler along the Stein direction, then of the target."""
+        config = self.config
+        key_proposals, key_noise = jax.random.split(key)
+        critic, critic_opt, signals = self.critic_step(state, batch, key_proposals, entropy_weight, hyper)
 
         # One draw for both sets of particles.
         both = (batch.obs.shape[0], config.fixed_particles + config.updated_particles, self.action_size)
@@ -222,12 +234,8 @@ class Sql(Carrier):
             return -jnp.mean(jnp.sum(direction * updated, -1)), jnp.mean(jnp.sqrt(jnp.sum(direction**2, -1)))
 
         grads, stein_norm = jax.grad(sampler_loss_fn, has_aux=True)(state.actor)
-        actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate, decay=decay)
-        scale = jnp.asarray(hyper.reward_scale, jnp.float32)
+        actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate, decay=hyper.weight_decay)
         new = Networks(actor, critic, polyak(state.target, critic, hyper.tau), actor_opt, critic_opt)
-        value_loss = jax.lax.stop_gradient(loss) / scale**2
-        critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
-        signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)
         # The Stein norm, nats per action unit, measures the distance of the sampler from its target; its loss does not.
-        metrics = {"critic_loss": value_loss, "actor_loss": stein_norm}
+        metrics = {"critic_loss": signals.value_loss, "actor_loss": stein_norm}
         return UpdateOut(new, signals, metrics)

@@ -60,8 +60,7 @@ class Env(Protocol):
 def random_actions(spec: EnvSpec, key: Array, num: int) -> Array:
     """Uniformly random actions (num, A): in [-1, 1], or one-hot rows of discrete ones."""
     if spec.discrete:
-        choices = jax.random.randint(key, (num,), 0, spec.action_size)
-        return jax.nn.one_hot(choices, spec.action_size, dtype=jnp.float32)
+        return jax.nn.one_hot(jax.random.randint(key, (num,), 0, spec.action_size), spec.action_size)
     return jax.random.uniform(key, (num, spec.action_size), minval=-1.0, maxval=1.0)
 
 

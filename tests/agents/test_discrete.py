@@ -120,7 +120,7 @@ def test_soft_q_learning_has_the_exact_value_and_policy():
     state = state._replace(target=jax.tree.map(lambda x: 0.7 * x, state.critic))
     call = {"entropy_weight": jnp.float32(WEIGHT), "hyper": floats(sql.SqlHyper(gamma=GAMMA, reward_scale=SCALE))}
     error = quick(carrier.td_error)(state, batch, jax.random.key(0), **call).reshape(2, B)
-    later, now = carrier.values(state.target, batch.next_obs), carrier.values(state.critic, batch.obs)
+    later, now = carrier.all_values(state.target, batch.next_obs), carrier.all_values(state.critic, batch.obs)
     least = np.asarray(later, np.float64).min(0) / SCALE
     value = WEIGHT * np.log(np.exp(least / WEIGHT).sum(-1))
     picked = np.take_along_axis(np.asarray(now), np.argmax(batch.action, -1)[None, :, None], 2)[..., 0] / SCALE
@@ -129,7 +129,7 @@ def test_soft_q_learning_has_the_exact_value_and_policy():
     np.testing.assert_allclose(q, picked, atol=1e-5)
 
     new = quick(carrier.update)(state, batch, jax.random.key(0), jnp.int32(0), **call).state
-    least = np.asarray(carrier.values(new.critic, batch.obs), np.float64).min(0) / SCALE
+    least = np.asarray(carrier.all_values(new.critic, batch.obs), np.float64).min(0) / SCALE
     probability = np.exp(least / WEIGHT) / np.exp(least / WEIGHT).sum(-1, keepdims=True)
     np.testing.assert_allclose(jax.nn.softmax(carrier.policy(new, batch.obs).logits), probability, atol=1e-5)
 
