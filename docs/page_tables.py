@@ -766,6 +766,13 @@ def single_file_lines() -> str:
 
 
 @table
+def policy_reader() -> str:
+    """The reader of exported policies."""
+    text = (ROOT / "experiments" / "session" / "reader.py").read_text()
+    return f"```python\n{text}```\n"
+
+
+@table
 def power() -> str:
     """Detectable differences of the contrasts of AES by task."""
     return tables.power(grid())

@@ -32,7 +32,6 @@ class Protocol:
 
     @property
     def summary(self) -> str:
-        """One line for listings."""
         return f"{self.task}, {', '.join(self.patterns)}, every {self.period:,} steps ({self.source})"
 
     @property

@@ -195,12 +195,18 @@ def video(options: Video) -> int:
 
 @dataclass
 class Export:
-    """Write the final agents of studies with the pattern steady into a small folder for `--warm-start`."""
+    """Write the final agents of studies with the pattern steady into a small folder for `--warm-start`, or a policy."""
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of finished studies of one task; every carrier is taken from the first study that trained it."""
     out: Path
-    """Folder for the agents; must be new or empty."""
+    """Folder for the agents, new or empty; with --policy a new .npz file."""
+    policy: str | None = None
+    """Write the policy of this method at the end of a run instead, as one NumPy file that is read without JAX."""
+    pattern: str | None = None
+    """With --policy: drift pattern of the run; by default the study's first."""
+    seed: int | None = None
+    """With --policy: its seed; by default the study's first."""
     task: str | None = None
     """MODULE:NAME of the studies' custom task."""
     carriers: str | None = None
@@ -211,19 +217,29 @@ class Export:
 
 
 def export(options: Export) -> int:
-    """Write the agents or results, and print their path."""
+    """Write the agents, results or policy, and print their path."""
     with refusing():
         folders = list(options.folders)
         if not folders:
             raise ValueError("export needs the folder of a finished study")
+        if options.policy is None and (options.pattern, options.seed) != (None, None):
+            raise ValueError("--pattern and --seed are of one policy; name its method by --policy")
+        if options.policy is not None and (options.results or len(folders) > 1):
+            raise ValueError("--policy is of one study, without --results")
         for folder in folders:  # errors come before JAX is imported
             open_results(folder)
         start_jax(None)
         from experiments.paper.record import record
+        from experiments.session.results import Results
         from experiments.study.config import at_hand
         from experiments.study.warm import export_agents
 
-        if options.results:
+        if options.policy is not None:
+            study = Results.open(folders[0], task=options.task, carriers=options.carriers)
+            pattern = options.pattern or study.config.patterns[0]
+            seed = study.config.seeds[0] if options.seed is None else options.seed
+            print(f"policy: {study.policy(options.policy, pattern, seed).save(options.out)}")
+        elif options.results:
             record(folders, options.out)
             print(f"record: {options.out}")
         else:

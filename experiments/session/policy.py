@@ -18,6 +18,7 @@ from aesjax.typed import Count, typed
 from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
 from envs.world import World
+from experiments.session.exported import save
 from experiments.study.checkpoint import Snapshot, changes_of, load_agent, load_snapshot
 from experiments.study.program import Plan, Share
 
@@ -91,6 +92,19 @@ class Policy:
     @cached_property
     def _compiled(self) -> Any:
         return jit(self._act)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the mode of the policy as a NumPy file, which needs no JAX to be read; returns its path.
+
+        Arrays: ``mean`` and ``scale`` (S,) of observations and their ``clip`` (), ``kernel0`` (K, S, H) and ``bias0``
+        (K, 1, H) of K networks and further layers, the names of the ``activation`` and of the ``head``. Actions of
+        `experiments.session.reader` differ from those of the policy by at most 1e-5, which is checked.
+
+        Raises:
+          ValueError: the deterministic action is not one pass through a network, or ``path`` is not a new .npz file.
+        """
+        save(self, path := Path(path).expanduser())
+        return path
 
     def evaluate(self, drift: str | Sequence[float] = END, episodes: int = 10, seed: int = 0) -> np.ndarray:
         """Returns (episodes,) of complete episodes under constant drift, with deterministic actions.

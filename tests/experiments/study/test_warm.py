@@ -20,6 +20,7 @@ from agents import CARRIERS
 from envs.world import World
 from experiments import Results, Study
 from experiments.cli import main
+from experiments.session.reader import act
 from experiments.study import replay
 from experiments.study.checkpoint import load_agent
 from experiments.study.config import config_from_json
@@ -107,6 +108,17 @@ def test_other_random_draws_than_those_of_a_study_refuse_its_policies_agents_and
     for use, call in uses.items():
         with pytest.raises(ValueError, match=f" needs {name}=other, with which it was made; {ours[name]} gives other"):
             pytest.fail(f"{use}: {call()}")
+
+
+def test_a_policy_is_written_at_the_shell_by_its_run(trained, tmp_path, capsys):
+    out, words = tmp_path / "policy.npz", ["export", str(trained), "--out"]
+    assert main([*words, str(out), "--policy", "PPO", "--seed", "2"]) == 0
+    obs = np.random.default_rng(0).standard_normal((9, 2)).astype(np.float32)
+    np.testing.assert_allclose(act(np.load(out), obs), Results.open(trained).policy("PPO", "steady", 2)(obs), atol=1e-6)
+    capsys.readouterr()
+    for wrong in (["--seed", "2"], ["--policy", "PPO", "--results"], ["--policy", "PPP"]):
+        assert refused(capsys, *words, tmp_path / "a.npz", *wrong)
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.npz"]
 
 
 def test_two_exports_into_one_folder_lose_nothing(trained, tmp_path):
