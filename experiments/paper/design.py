@@ -239,7 +239,7 @@ def cells(
             few = scale == "small" and (part, carrier) in _CORE
             rows = core(carrier) if few else _METHODS[part](carrier) if part in _METHODS else methods(carrier, base)
             study = Study(
-                size.task, rows, size.patterns, "1:5" if few else size.seeds, size.preset, steps,
+                size.task, rows, size.patterns, "1:5" if few else size.seeds, preset=size.preset, steps=steps,
                 evaluations=size.evaluations, episodes=size.episodes, onset=size.onset, changes=size.changes,
                 channels=size.channels,
             )  # fmt: skip
