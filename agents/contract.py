@@ -59,7 +59,6 @@ def check_carrier(carrier: str | CarrierSpec, **settings: Any) -> None:
 def _check(spec: CarrierSpec, discrete: bool, settings: dict[str, Any]) -> None:
     """`check_carrier` for one kind of actions."""
     name = f"carrier '{spec.name}'" + " with discrete actions" * discrete
-    make: Any = spec.discrete if discrete else spec.make
 
     def require(fits: Any, text: str) -> None:
         if not fits:
@@ -67,7 +66,7 @@ def _check(spec: CarrierSpec, discrete: bool, settings: dict[str, Any]) -> None:
 
     with trying(f"{name} does not work"):
         spec.check(spec.hyper())
-        agent: Any = make(_S, _A, spec.config(**settings))
+        agent = spec.agent(_S, _A, spec.config(**settings), discrete)
         light, heavy = jnp.float32(0.1), jnp.float32(0.4)
         begin = partial(agent.init, num_envs=_N) if spec.on_policy else agent.init
         state, data = jit(begin, compiler_options=_FAST)(jax.random.key(0)), _data_of(agent, spec.on_policy, discrete)

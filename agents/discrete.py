@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, cast
 import chex
 import jax
 import jax.numpy as jnp
-import optax
 
 from aesjax.types import Array
 from agents.common.carrier import Network, Transition, UpdateOut
@@ -82,7 +81,7 @@ class DiscreteSac(_ActionValues, Sac):
         value = policy_value(self.policy(state.actor, batch.next_obs), q, entropy_weight=entropy_weight)
         return soft_target(batch.reward, batch.terminated, value, gamma=gamma, scale=1.0)
 
-    def policy_loss(self, params: Any, critic: Any, obs: Array, noise: Array, entropy_weight: Array) -> Array:
+    def actor_loss(self, params: Any, critic: Any, obs: Array, noise: Array, entropy_weight: Array) -> Array:
         """Minus the mean `policy_value` of the online critics."""
         q = self.all_values(critic, obs)
         return -jnp.mean(policy_value(self.policy(params, obs), q, entropy_weight=entropy_weight))
@@ -132,7 +131,7 @@ class DiscreteSql(_ActionValues, Sql):
         params = self.critic.init(key, jnp.zeros((1, self.obs_size)))
         # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
         target = jax.tree.map(jnp.copy, params)
-        return SqlState(params, target, optax.scale_by_adam().init(params), jnp.ones(()))
+        return SqlState(params, target, self.optimiser.init(params), jnp.ones(()))
 
     def act(self, state: Any, obs: Array, key: Array) -> Array:
         return self.policy(state, obs).sample(key)

@@ -12,7 +12,7 @@ import optax
 from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Network, Transition, UpdateOut
-from agents.common.optim import descend, polyak
+from agents.common.optim import ADAM, descend, polyak
 
 _SHIFT_UNITS = ("ref", "lam", "one")
 
@@ -109,6 +109,7 @@ class Meow(Carrier):
     """
 
     config: MeowConfig = MeowConfig()
+    optimiser: optax.GradientTransformation = ADAM
 
     @property
     def flow(self) -> Any:
@@ -129,7 +130,7 @@ class Meow(Carrier):
     def init(self, key: Array) -> MeowState:
         params = self.flow.init(key, jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size)))
         # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
-        return MeowState(params, jax.tree.map(jnp.copy, params), optax.scale_by_adam().init(params))
+        return MeowState(params, jax.tree.map(jnp.copy, params), self.optimiser.init(params))
 
     def sample(self, params: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
         """Action and exact log-density, (N, A) and (N,); ``noise`` (N, A) is standard normal."""
@@ -182,6 +183,12 @@ class Meow(Carrier):
         q = self.value(state.params, batch.obs, batch.action, masks, weights)
         return critic_loss(q, self.target(state, batch, weights, hyper.gamma))[1].reshape(-1)
 
+    def critic_loss(
+        self, params: Any, batch: Transition, target: Array, masks: Any, weights: dict[str, Any]
+    ) -> tuple[Array, Array]:
+        """`critic_loss` of these parameters on a batch with targets (B,), and its residuals (2, B)."""
+        return critic_loss(self.value(params, batch.obs, batch.action, masks, weights), target)
+
     def update(
         self, state: MeowState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: MeowHyper
     ) -> UpdateOut:
@@ -190,12 +197,10 @@ class Meow(Carrier):
         target = self.target(state, batch, weights, hyper.gamma)
         masks = self.masks(key_masks, batch.reward.shape[0])
 
-        def loss_fn(params: Any) -> tuple[Array, Array]:
-            return critic_loss(self.value(params, batch.obs, batch.action, masks, weights), target)
-
-        (loss, error), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
-        rate, decay = hyper.learning_rate, hyper.weight_decay
-        moved = descend(state.params, grads, state.opt, rate, max_norm=hyper.max_norm, decay=decay)
+        loss_and_grad = jax.value_and_grad(self.critic_loss, has_aux=True)
+        (loss, error), grads = loss_and_grad(state.params, batch, target, masks, weights)
+        options = {"optimiser": self.optimiser, "max_norm": hyper.max_norm, "decay": hyper.weight_decay}
+        moved = descend(state.params, grads, state.opt, hyper.learning_rate, **options)
         # A loss that is not finite skips one step and is reported unchanged.
         finite = jnp.isfinite(loss)
         params, opt = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, (state.params, state.opt))

@@ -18,7 +18,7 @@ from agents.common.masks import Moments, denormalise, empty, merge, normalise
 from agents.common.networks import ACTIVATIONS, ActorCritic, Categorical, Normal
 from agents.common.optim import descend
 
-_ADAM_EPS = 1e-5
+_ADAM = optax.scale_by_adam(eps=1e-5)
 
 
 class PpoHyper(NamedTuple):
@@ -145,6 +145,7 @@ class Ppo(OnPolicyCarrier):
     """
 
     config: PpoConfig = PpoConfig()
+    optimiser: optax.GradientTransformation = _ADAM
 
     @property
     def net(self) -> ActorCritic:
@@ -166,7 +167,7 @@ class Ppo(OnPolicyCarrier):
     def init(self, key: Array, num_envs: int) -> PpoState:
         params = self.net.init(key, jnp.zeros((1, self.obs_size)))
         moments = (empty((self.obs_size,)), empty(), empty())
-        return PpoState(params, optax.scale_by_adam().init(params), *moments, jnp.zeros(num_envs), jnp.ones(()))
+        return PpoState(params, self.optimiser.init(params), *moments, jnp.zeros(num_envs), jnp.ones(()))
 
     def view(self, state: PpoState, obs: Array) -> Array:
         return normalise(state.obs_moments, obs, self.config.normalise_obs) if self.config.normalise_obs else obs
@@ -222,25 +223,34 @@ class Ppo(OnPolicyCarrier):
         rows = jax.tree.map(lambda x: jax.lax.stop_gradient(x.reshape(-1, *x.shape[2:])), rows)
         return state, rows, jax.lax.stop_gradient(delta.reshape(-1))
 
+    def actor_loss(self, policy: Normal | Categorical, ratio: Array, batch: Rows, hyper: PpoHyper) -> Array:
+        """`clipped_loss` of a policy with probability ratios (B,); advantages of the batch are normalised."""
+        return clipped_loss(ratio, batch.advantage, hyper.clip, batch.weight)
+
+    def critic_loss(self, value: Array, batch: Rows, hyper: PpoHyper) -> Array:
+        """`value_loss` of values (B,), in the value network's units."""
+        return value_loss(value, batch.value, batch.target, hyper.clip, self.config.value_clip, batch.weight)
+
     def update(self, state: PpoState, batch: Rows, *, entropy_weight: Array, hyper: PpoHyper) -> UpdateOut:
         advantage, weight = batch.advantage, batch.weight
         if self.config.normalise_advantage:
             advantage = (advantage - masks.mean(advantage, weight)) / (masks.std(advantage, weight) + 1e-8)
+            batch = batch._replace(advantage=advantage)
 
         def loss_fn(params: Any):
             policy, value = self.apply(params, batch.obs)
             log_ratio, entropy = policy.log_prob(batch.action) - batch.log_prob, policy.entropy(weight)
             ratio = jnp.exp(log_ratio)
-            actor = clipped_loss(ratio, advantage, hyper.clip, weight)
-            critic = value_loss(value, batch.value, batch.target, hyper.clip, self.config.value_clip, weight)
+            actor = self.actor_loss(policy, ratio, batch, hyper)
+            critic = self.critic_loss(value, batch, hyper)
             bonus = entropy_bonus(entropy, entropy_weight=entropy_weight)
             kl = masks.mean(ratio - 1.0 - log_ratio, weight)
             outside = masks.mean(jnp.abs(ratio - 1.0) > hyper.clip, weight)
             return actor + hyper.value_coef * critic + bonus, (actor, critic, kl, outside, entropy)
 
         grads, (actor, critic, kl, outside, entropy) = jax.grad(loss_fn, has_aux=True)(state.params)
-        limits = {"max_norm": hyper.max_norm, "eps": _ADAM_EPS, "decay": hyper.weight_decay}
-        params, opt = descend(state.params, grads, state.opt, hyper.learning_rate * state.rate, **limits)
+        options = {"optimiser": self.optimiser, "max_norm": hyper.max_norm, "decay": hyper.weight_decay}
+        params, opt = descend(state.params, grads, state.opt, hyper.learning_rate * state.rate, **options)
         moved = jax.tree.map(jnp.subtract, params, state.params)["params"]
         signals = Signals(
             value_loss=critic,

@@ -14,7 +14,7 @@ from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Network, Transition, UpdateOut
 from agents.common.networks import Gaussian, GaussianActor, TwinCritic
-from agents.common.optim import Networks, begin, descend, polyak
+from agents.common.optim import ADAM, Networks, begin, descend, polyak
 
 
 class SacHyper(NamedTuple):
@@ -74,6 +74,7 @@ class Sac(Carrier):
     """
 
     config: SacConfig = SacConfig()
+    optimiser: optax.GradientTransformation = ADAM
 
     @property
     def actor(self) -> GaussianActor:
@@ -103,7 +104,8 @@ class Sac(Carrier):
     def init(self, key: Array) -> Networks:
         obs, action = jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size))
         pairs = zip(self.networks, jax.random.split(key), strict=True)
-        return begin(*(network.net.init(own, *network.inputs(obs, action)) for network, own in pairs))
+        actor, critic = (network.net.init(own, *network.inputs(obs, action)) for network, own in pairs)
+        return begin(actor, critic, self.optimiser)
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:
         return self.sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[0]
@@ -126,8 +128,12 @@ class Sac(Carrier):
         next_q = self.value(state.target, batch.next_obs, action)
         return soft_target(batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma)
 
-    def policy_loss(self, params: Any, critic: Any, obs: Array, noise: Array, entropy_weight: Array) -> Array:
-        """`actor_loss` of fresh actions at observations (B, S)."""
+    def critic_loss(self, params: Any, batch: Transition, target: Array) -> tuple[Array, Array]:
+        """`critic_loss` of these critics on a batch with targets (B,), and its residuals (2, B)."""
+        return critic_loss(self.value(params, batch.obs, batch.action), target)
+
+    def actor_loss(self, params: Any, critic: Any, obs: Array, noise: Array, entropy_weight: Array) -> Array:
+        """`actor_loss` of fresh actions at observations (B, S), from standard normal noise (B, A)."""
         action, log_prob = self.sample(params, obs, noise)
         return actor_loss(log_prob, self.value(critic, obs, action), entropy_weight=entropy_weight)
 
@@ -145,22 +151,20 @@ class Sac(Carrier):
         self, state: Networks, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SacHyper
     ) -> UpdateOut:
         """One step of the critics, then of the actor, then of the target."""
-        delay, decay = self.config.actor_delay, hyper.weight_decay
+        delay, options = self.config.actor_delay, {"optimiser": self.optimiser, "decay": hyper.weight_decay}
         # One draw for the target, the temperature's sample and every actor step.
         noise = jax.random.normal(key, (2 + delay, *batch.action.shape))
         target = self.target(state, batch, noise[0], entropy_weight, hyper.gamma)
 
-        def critic_loss_fn(params: Any) -> tuple[Array, Array]:
-            return critic_loss(self.value(params, batch.obs, batch.action), target)
-
-        (critic_value, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
-        critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate, decay=decay)
+        loss_and_grad = jax.value_and_grad(self.critic_loss, has_aux=True)
+        (critic_value, error), grads = loss_and_grad(state.critic, batch, target)
+        critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate, **options)
 
         def actor_step(before: tuple[Any, Any], noise: Array) -> tuple[tuple[Any, Any], Array]:
             actor, opt = before
 
-            loss, grads = jax.value_and_grad(self.policy_loss)(actor, critic, batch.obs, noise, entropy_weight)
-            return descend(actor, grads, opt, hyper.learning_rate, decay=decay), loss
+            loss, grads = jax.value_and_grad(self.actor_loss)(actor, critic, batch.obs, noise, entropy_weight)
+            return descend(actor, grads, opt, hyper.learning_rate, **options), loss
 
         def actor_steps(before: tuple[Any, Any]) -> tuple[tuple[Any, Any], Array]:
             after, losses = jax.lax.scan(actor_step, before, noise[2:])

@@ -17,7 +17,7 @@ from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Network, Transition, UpdateOut
 from agents.common.networks import MLP, TwinCritic
-from agents.common.optim import Networks, begin, descend, polyak
+from agents.common.optim import ADAM, Networks, begin, descend, polyak
 from agents.common.stein import nearest_neighbour_entropy, stein_directions
 from agents.sac import critic_loss
 
@@ -102,6 +102,7 @@ class Sql(Carrier):
     """
 
     config: SqlConfig = SqlConfig()
+    optimiser: optax.GradientTransformation = ADAM
 
     @property
     def actor(self) -> MLP:
@@ -146,7 +147,7 @@ class Sql(Carrier):
         key_actor, key_critic = jax.random.split(key)
         obs, action = jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size))
         actor = self.actor.init(key_actor, jnp.concatenate([obs, action], -1))
-        return begin(actor, self.critic.init(key_critic, obs, action))
+        return begin(actor, self.critic.init(key_critic, obs, action), self.optimiser)
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:
         return self.particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, self.action_size)))[:, 0]
@@ -189,18 +190,31 @@ class Sql(Carrier):
         q = self.value(state.critic, batch.obs, batch.action)
         return critic_loss(q, target)[1].reshape(-1) / hyper.reward_scale
 
+    def critic_loss(self, params: Any, batch: Transition, target: Array) -> tuple[Array, Array]:
+        """`critic_loss` of these critics on a batch with targets (B,), and its residuals (2, B), scaled units."""
+        return critic_loss(self.value(params, batch.obs, batch.action), target)
+
+    def actor_loss(self, params: Any, obs: Array, noise: Array, fixed: Array, score: Array) -> tuple[Array, Array]:
+        """Loss whose gradient moves the sampler along the Stein direction, and the mean norm of that direction.
+
+        Args:
+          noise: (B, Ku, A) of the particles that move; fixed, score: (B, Kf, A), actions and scores of `log_target`.
+        """
+        updated = self.particles(params, obs, noise)
+        count = self.config.fixed_particles
+        direction = stein_directions(fixed, updated, score, count=count, floor=_LEAST_BANDWIDTH)
+        # A mean where the reference has a sum: immaterial under Adam.
+        return -jnp.mean(jnp.sum(direction * updated, -1)), jnp.mean(jnp.sqrt(jnp.sum(direction**2, -1)))
+
     def critic_step(
         self, state: Any, batch: Transition, key: Array, entropy_weight: Array, hyper: SqlHyper
     ) -> tuple[Any, Any, Signals]:
         """Critics and optimiser after one step, and its signals in raw reward units."""
         target = self.target(state, batch, key, entropy_weight, hyper)
 
-        def critic_loss_fn(params: Any) -> tuple[Array, Array]:
-            return critic_loss(self.value(params, batch.obs, batch.action), target)
-
-        (loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
-        rate, decay = hyper.critic_learning_rate, hyper.weight_decay
-        critic, opt = descend(state.critic, grads, state.critic_opt, rate, decay=decay)
+        (loss, error), grads = jax.value_and_grad(self.critic_loss, has_aux=True)(state.critic, batch, target)
+        rate, options = hyper.critic_learning_rate, {"optimiser": self.optimiser, "decay": hyper.weight_decay}
+        critic, opt = descend(state.critic, grads, state.critic_opt, rate, **options)
         scale = jnp.asarray(hyper.reward_scale, jnp.float32)
         value_loss = jax.lax.stop_gradient(loss) / scale**2
         critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
@@ -227,14 +241,10 @@ class Sql(Carrier):
 
         score = jax.grad(energy)(fixed)
 
-        def sampler_loss_fn(params: Any) -> tuple[Array, Array]:
-            updated = self.particles(params, batch.obs, noise_updated)
-            direction = stein_directions(fixed, updated, score, count=config.fixed_particles, floor=_LEAST_BANDWIDTH)
-            # A mean where the reference has a sum: immaterial under Adam.
-            return -jnp.mean(jnp.sum(direction * updated, -1)), jnp.mean(jnp.sqrt(jnp.sum(direction**2, -1)))
-
-        grads, stein_norm = jax.grad(sampler_loss_fn, has_aux=True)(state.actor)
-        actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate, decay=hyper.weight_decay)
+        loss_grad = jax.grad(self.actor_loss, has_aux=True)
+        grads, stein_norm = loss_grad(state.actor, batch.obs, noise_updated, fixed, score)
+        options = {"optimiser": self.optimiser, "decay": hyper.weight_decay}
+        actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate, **options)
         new = Networks(actor, critic, polyak(state.target, critic, hyper.tau), actor_opt, critic_opt)
         # The Stein norm, nats per action unit, measures the distance of the sampler from its target; its loss does not.
         metrics = {"critic_loss": signals.value_loss, "actor_loss": stein_norm}

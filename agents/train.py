@@ -50,6 +50,7 @@ def make_train(
     base: Any = None,
     observe: str | None = None,
     adaptations: Any = (),
+    optimiser: Any = None,
     **settings: Any,
 ) -> Train:
     """The training of one run of ``carrier`` on ``task``, as a pure function.
@@ -81,6 +82,8 @@ def make_train(
       observe: "drift" appends the true drift values to the observations of policy and critics, "change" a flag for 2 %
         of the run after a change: references.
       adaptations: other quantities adjusted by the schedule's signal, such as ``recent(share=0.1)``.
+      optimiser: optax transformation of gradients, such as ``optax.scale_by_rms()``; its steps are multiplied by the
+        carrier's learning rates. None: that of the carrier, Adam by default.
       **settings: fields of the carrier's config and hyper, such as ``hidden=(64, 64)``, ``learning_rate=1e-3``.
 
     Raises:
@@ -93,6 +96,7 @@ def make_train(
     """
     check_process()
     spec = carrier if isinstance(carrier, CarrierSpec) else CARRIERS[carrier]
+    spec = spec if optimiser is None else spec._replace(optimiser=optimiser)
     config, hyper = _settings(spec, settings)
     num = (ROLLOUT_ENVS if spec.on_policy else 1) if num_envs is None else num_envs
     if not isinstance(base, Tracer | None):
@@ -229,11 +233,10 @@ def learner_of(
     Raises:
       ValueError: sizes that do not fit together, or too many gradient steps for a counter.
     """
-    make = spec.discrete if world.discrete else spec.make
-    if make is None:
+    if world.discrete and spec.discrete is None:
         able = ", ".join(other.label for other in CARRIERS.values() if other.discrete)
         raise ValueError(f"carrier {spec.label} takes no discrete actions, as of task '{world.name}'; {able} take them")
-    agent = make(world.obs_size, world.action_size, spec.config(**config))
+    agent = spec.agent(world.obs_size, world.action_size, spec.config(**config), world.discrete)
     sizes = LoopConfig(num_envs, world.total // evaluations, newest=_in_envs(LoopConfig.newest, num_envs), **loop)
     if isinstance(agent, OnPolicyCarrier):
         supply, updates = Supply(), world.total // agent.config.rollout * agent.config.epochs * agent.config.minibatches

@@ -19,7 +19,8 @@ CODE = [
     for body in blocks(page, language)
 ]
 FILES = {named[1]: body.partition("\n")[2] for body in CODE if (named := re.match(r"# (\S+\.\w+)\n", body))}
-NAMED, INSTALLED, PROXY, CARRIER = (b.strip().splitlines() for page in (PAGE, AGENT) for b in blocks(page, "bash"))
+BASH = [body.strip().splitlines() for page in (PAGE, AGENT) for body in blocks(page, "bash")]
+NAMED, INSTALLED, PROXY, CARRIER, VARIANTS = BASH
 TASKS = [line for page in OF_TASKS for block in blocks(page, "bash") for line in block.strip().splitlines()]
 MODULES = ("mine.py", "line.py", "square.py")
 SMALL = "--steps 2000"
@@ -112,6 +113,18 @@ def test_a_proxy_feeds_the_schedules_here(tmp_path):
     rows = pl.read_parquet(tmp_path / "runs" / "proxy" / "curves.parquet")
     assert set(rows["method"]) == {f"SAC+{name}[proxy=td_max]" for name in ("AES", "AES-R")}
     assert (rows.filter(pl.col("step") == 2000)["proxy"] > 0).all()
+
+
+@pytest.mark.slow
+def test_variants_of_a_carrier_train(tmp_path):
+    write(tmp_path, "tame.py")
+    aesjax(tmp_path, VARIANTS[0] + SHORTER)
+    rows = pl.read_parquet(tmp_path / "runs" / "tame" / "curves.parquet")
+    last = rows.filter(pl.col("step") == 2000)
+    assert last["return_mean"].n_unique() == 4
+    stored = (tmp_path / "runs" / "tame" / "config.json").read_text()
+    assert "scale_by_rms" in stored
+    assert "0.1 * size" in stored
 
 
 @pytest.mark.slow

@@ -4,13 +4,12 @@ from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from aesjax.types import Array
 from agents.common import masks
 from agents.common.carrier import Rollout, Transition
 from agents.common.networks import MLP
-from agents.common.optim import descend
+from agents.common.optim import ADAM, descend
 
 _HIDDEN = (64, 64)
 _LEARNING_RATE = 1e-3
@@ -70,7 +69,7 @@ class Model(NamedTuple):
         """Untrained model."""
         params = self.net.init(key, jnp.zeros((1, self.inputs)))
         inputs, targets = (Scale(jnp.zeros(size), jnp.zeros(size)) for size in (self.inputs, self.net.out))
-        return ModelState(params, optax.scale_by_adam().init(params), inputs, targets, jnp.zeros(()), jnp.int32(0))
+        return ModelState(params, ADAM.init(params), inputs, targets, jnp.zeros(()), jnp.int32(0))
 
     def observe(self, state: ModelState, rows: Transition | Rollout, counts: Array | None = None) -> ModelState:
         """Measure the error on new transitions (..., S), (..., A); ``counts`` (...) marks the valid ones, None: all."""

@@ -1,4 +1,4 @@
-"""The optimiser of every carrier: Adam with a traced learning rate, optionally after clipping the global norm."""
+"""One step of an optimiser with a traced learning rate, and moving averages of parameters."""
 
 from typing import Any, NamedTuple
 
@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import optax
 
 from aesjax.types import Array
+
+ADAM = optax.scale_by_adam()
 
 
 class Networks(NamedTuple):
@@ -19,12 +21,11 @@ class Networks(NamedTuple):
     critic_opt: Any
 
 
-def begin(actor: Any, critic: Any) -> Networks:
+def begin(actor: Any, critic: Any, optimiser: optax.GradientTransformation = ADAM) -> Networks:
     """A new agent of these parameters."""
     # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
     target = jax.tree.map(jnp.copy, critic)
-    adam = optax.scale_by_adam()
-    return Networks(actor, critic, target, adam.init(actor), adam.init(critic))
+    return Networks(actor, critic, target, optimiser.init(actor), optimiser.init(critic))
 
 
 def descend(
@@ -33,22 +34,23 @@ def descend(
     opt_state: Any,
     learning_rate: Array | float,
     *,
+    optimiser: optax.GradientTransformation = ADAM,
     max_norm: Array | float | None = None,
-    eps: float = 1e-8,
     decay: Array | float = 0.0,
 ) -> tuple[Any, Any]:
-    """One step of Adam down the gradient: new parameters and the state of `optax.scale_by_adam`.
+    """One step down the gradient: new parameters and the state of the optimiser.
 
     Args:
       learning_rate: () may be traced.
+      optimiser: maps gradients to steps of a learning rate of 1, with the sign of the gradients.
       max_norm: () gradients become ``g * min(1, max_norm / (norm + 1e-6))``, PyTorch's rule; None: no clipping.
       decay: () share of the parameters subtracted per unit of learning rate (AdamW).
     """
     if max_norm is not None:
         scale = jnp.minimum(1.0, max_norm / (optax.tree.norm(grads) + 1e-6))
         grads = jax.tree.map(lambda g: g * scale, grads)
-    updates, opt_state = optax.scale_by_adam(eps=eps).update(grads, opt_state)
-    return jax.tree.map(lambda p, u: p - learning_rate * (u + decay * p), params, updates), opt_state
+    steps, opt_state = optimiser.update(grads, opt_state, params)
+    return jax.tree.map(lambda p, u: p - learning_rate * (u + decay * p), params, steps), opt_state
 
 
 def polyak(target: Any, online: Any, tau: Array | float) -> Any:

@@ -1,7 +1,7 @@
 """Partial resets and recycled units of a carrier's networks."""
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -33,8 +33,8 @@ def recycled(
 ) -> Any:
     """Give dormant units fresh incoming weights and outgoing weights of zero (ReDo, Sokar et al. 2023).
 
-    Adam's moments of these weights are zeroed. The last layer of a shared trunk stays, because several heads read it.
-    Deviations: the bias is fresh like the kernel, and the target network follows its online network.
+    The optimiser's moments of these weights are zeroed. The last layer of a shared trunk stays, because several heads
+    read it. Deviations: the bias is fresh like the kernel, and the target network follows its online network.
 
     Args:
       threshold: () largest mean absolute activity of a dormant unit, as a share of its layer's mean; 0: none.
@@ -50,10 +50,19 @@ def recycled(
             return {"params": jax.tree.map(replaced, renew, clear, renewed, old)}
 
         zero = jax.tree.map(jnp.zeros_like, params)
-        moments = {name: through(zero, getattr(opt, name)["params"]) for name in ("mu", "nu")}
         changed[each.params] = through(getattr(fresh, each.params)["params"], params)
-        changed[each.opt] = opt._replace(**moments)
+        changed[each.opt] = _moments(opt, params, partial(through, zero))
     return state._replace(**changed)
+
+
+def _moments(opt: Any, params: Any, change: Callable[[Any], Any]) -> Any:
+    """Optimiser state after ``change`` of each part that has a number per parameter, such as Adam's moments."""
+    shapes = {"params": jax.tree.map(jnp.shape, params)}
+
+    def per_parameter(part: Any) -> bool:
+        return isinstance(part, dict) and jax.tree.map(jnp.shape, part) == shapes
+
+    return jax.tree.map(lambda x: change(x["params"]) if per_parameter(x) else x, opt, is_leaf=per_parameter)
 
 
 def _sown(each: Network, state: Any, obs: Array, action: Array) -> Any:

@@ -2,10 +2,16 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from aesjax.typed import typed
+import jax
+import jax.numpy as jnp
+import optax
+
+from aesjax.typed import require, typed
 from agents.common.carrier import Carrier, OnPolicyCarrier
+from envs.adopt import trying
 
 _SHARES = ("gamma", "gae_lambda", "tau", "weight_decay")
 
@@ -30,6 +36,8 @@ class CarrierSpec(NamedTuple):
     episodic: tuple[str, ...] = ()  # fields of its state that belong to unfinished episodes
     #: as `make`, for discrete actions, one-hot rows (A,); None: it refuses them
     discrete: Callable[[int, int, Any], Carrier | OnPolicyCarrier] | None = None
+    #: optax transformation of gradients, such as ``optax.scale_by_rms()``; None: the carrier's Adam
+    optimiser: Any = None
 
     @property
     def name(self) -> str:
@@ -40,6 +48,21 @@ class CarrierSpec(NamedTuple):
     def on_policy(self) -> bool:
         """Whether it learns from complete rollouts, as its class decides."""
         return isinstance(self.make(1, 1, self.config()), OnPolicyCarrier)
+
+    def agent(self, obs_size: int, action_size: int, config: Any, discrete: bool = False) -> Any:
+        """The carrier of these sizes, with the optimiser of this entry.
+
+        Raises:
+          ValueError: an optimiser that is no transformation of gradients, or that the carrier does not take.
+        """
+        make: Any = self.discrete if discrete else self.make
+        agent = make(obs_size, action_size, config)
+        if self.optimiser is None:
+            return agent
+        if "optimiser" not in {field.name for field in fields(agent)}:
+            raise ValueError(f"carrier {self.label} takes no optimiser: its class has no field `optimiser`")
+        check_optimiser(self.optimiser)
+        return replace(agent, optimiser=self.optimiser)
 
     def check_lever(self, adaptation: str, lever: str, carrier: str) -> None:
         """Raise a ValueError for an adaptation of a lever that the carrier, called ``carrier``, does not have."""
@@ -57,3 +80,18 @@ def check_hyper(hyper: Any) -> None:
                 raise ValueError(f"{field} must lie in [0, 1]; got {value:g}")
         elif not 0.0 < value < float("inf"):
             raise ValueError(f"{field} must be positive and finite; got {value:g}")
+
+
+def check_optimiser(optimiser: Any) -> None:
+    """Raise a ValueError unless it is an optax transformation whose steps have the sign of the gradients."""
+    kind = "an optax transformation such as optax.scale_by_rms()"
+    require(isinstance(optimiser, optax.GradientTransformation), "optimiser", kind, optimiser)
+    with trying("the optimiser does not work"), jax.ensure_compile_time_eval():
+        ones = {"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2)}
+        steps, _ = optimiser.update(ones, optimiser.init(ones), ones)
+        downhill = bool(jnp.sum(steps["kernel"]) < 0.0)
+    if downhill:
+        raise ValueError(
+            "optimiser must leave sign and learning rate to the carrier: optax.scale_by_adam(), not optax.adam(1e-3); "
+            "any other is optax.chain(NAME(learning_rate=1.0), optax.scale(-1.0))"
+        )

@@ -100,9 +100,9 @@ def _named(learner: Learner, agent: Any) -> dict[str, Any]:
     return {name: leaf for name, leaf in leaves if not (names and re.match(rf"\.({names})\b", name))}
 
 
-def _of_adam(path: str) -> bool:
-    """Whether a path belongs to the state of `optax.adam` or is a rounding error; running statistics have a count."""
-    return re.search(r"(?<!_moments)\.(count|mu|nu)\b|\.lost\b", path) is not None
+def _of_optimiser(path: str) -> bool:
+    """Whether a path belongs to an optimiser's state or is a rounding error; running statistics have a count."""
+    return re.search(r"^\.(\w+_)?opt\b|(?<!_moments)\.(count|mu|nu)\b|\.lost\b", path) is not None
 
 
 def read(
@@ -187,11 +187,14 @@ def warm_of(share: Share, runs: Any) -> Warm | None:
     if "observe" in ours and "observe" not in agents.nature:
         facts = share.learner.world.obs_size - ours["observation_size"]
         agents = widened(agents, like, carrier, facts)
-    continued = any(map(_of_adam, agents.leaves))
+    moments = set(filter(_of_optimiser, agents.leaves))
+    continued = moments == set(filter(_of_optimiser, like))
+    if not continued:  # exported without them, or those of another optimiser
+        agents = agents._replace(leaves={name: leaf for name, leaf in agents.leaves.items() if name not in moments})
     for name, leaf in like.items():
         found = agents.leaves.get(name)
         has = "missing" if found is None else f"{found.dtype}{list(found.shape[1:])}"
-        if has != f"{leaf.dtype}{list(leaf.shape)}" and (continued or not _of_adam(name)):
+        if has != f"{leaf.dtype}{list(leaf.shape)}" and (continued or not _of_optimiser(name)):
             raise ValueError(
                 f"--warm-start {directory}: the parameters of its agents of carrier '{carrier}' do not fit: "
                 f"{name} is {has}, not {leaf.dtype}{list(leaf.shape)}"
@@ -262,7 +265,7 @@ def export_agents(directories: Sequence[Path], out: Path, objects: Objects = Map
         entries = {}
         for carrier, one in agents.items():
             path = out / f"{carrier}.npz"
-            kept: Any = {name: leaf for name, leaf in one.leaves.items() if not _of_adam(name)}
+            kept: Any = {name: leaf for name, leaf in one.leaves.items() if not _of_optimiser(name)}
             with store.replacing(path) as partial, open(partial, "wb") as file:
                 np.savez_compressed(file, **kept)
             entries[carrier] = {

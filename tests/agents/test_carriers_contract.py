@@ -3,17 +3,20 @@
 import functools
 import importlib
 import sys
+from functools import partial
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from aesjax.adaptations import ADAPTATIONS, Adaptation, Supply
 from aesjax.schedules import PROXIES, aes, aes_r, fixed, oracle, required_signals
 from agents import CARRIERS, OnPolicyCarrier, check_carrier
 from agents.common import LoopConfig, Run, make_program
+from agents.common.carrier import Rollout
 from agents.common.plasticity import refreshed
 from envs import make
 from envs.world import World
@@ -31,6 +34,43 @@ TAU, GAMMA = 0.1, 0.9
 @pytest.mark.parametrize("name", carriers())
 def test_a_carrier_keeps_its_contract(name):
     check_carrier(name, **sizes_of(name))
+
+
+STORING = optax.GradientTransformation(
+    lambda params: jax.tree.map(jnp.zeros_like, params), lambda grads, state, params=None: (grads, grads)
+)
+
+
+@pytest.mark.parametrize("name", carriers())
+def test_an_update_is_a_step_of_the_optimiser_by_hand(name):
+    """The gradients of an update are in the state of an optimiser that stores them."""
+    rms = optax.scale_by_rms(decay=0.5)
+    spec = CARRIERS[name]._replace(optimiser=optax.chain(STORING, rms))
+    agent, hyper, batch = spec.agent(S, A, spec.config(**sizes_of(name))), floats(spec.hyper()), make_batch()
+    options = {"entropy_weight": jnp.float32(0.1), "hyper": hyper}
+
+    def step(key_init, key_update):
+        if not spec.on_policy:
+            state = agent.init(key_init)
+            return state, agent.update(state, batch, key_update, jnp.int32(0), **options)
+        row = jax.tree.map(lambda x: x[:, None], batch)
+        none = jnp.zeros_like(row.reward)
+        rollout = Rollout(row.obs, row.action, row.reward, none, none, row.next_obs)
+        state, data, _ = agent.prepare(agent.init(key_init, 1), rollout, hyper)
+        return state, agent.update(state, data, **options)
+
+    before, out = quick(step)(*jax.random.split(jax.random.key(0)))
+    for network in agent.networks:
+        params, (grads, state) = getattr(before, network.params), getattr(out.state, network.opt)
+        steps, by_hand = rms.update(grads, rms.init(params))
+        rates = hyper._asdict()
+        rate = (
+            rates.get("critic_learning_rate", hyper.learning_rate) if network.role == "critic" else hyper.learning_rate
+        )
+        wanted = optax.apply_updates(params, jax.tree.map(partial(jnp.multiply, -rate), steps))
+        chex.assert_trees_all_close(state, by_hand, rtol=1e-5)
+        chex.assert_trees_all_close(getattr(out.state, network.params), wanted, rtol=1e-5, atol=1e-7)
+        assert any(np.any(leaf != 0.0) for leaf in jax.tree.leaves(grads))
 
 
 @pytest.fixture(scope="module", params=carriers(lambda spec: "tau" in spec.hyper._fields))
@@ -337,6 +377,7 @@ BROKEN = [
         "batch.rewards +",
         "does not work: AttributeError: 'Transition' object has no attribute",
     ),
+    ("SPEC", 'baseline="fixed"', 'baseline="fixed", optimiser=optax.scale_by_rms()', "TD3 takes no optimiser"),
     ("LIMITED", "", "", "a truncated step in prepare does not depend on next_obs"),
 ]
 

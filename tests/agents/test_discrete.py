@@ -88,7 +88,7 @@ def test_the_losses_of_discrete_sac_are_those_of_a_derivation_in_pytorch(torch, 
     policy_loss = -updated.mean()
     np.testing.assert_allclose(out.metrics["actor_loss"], policy_loss.item(), rtol=1e-5)
     policy_loss.backward()
-    slope = quick(jax.grad(carrier.policy_loss))(state.actor, out.state.critic, batch.obs, None, jnp.float32(WEIGHT))
+    slope = quick(jax.grad(carrier.actor_loss))(state.actor, out.state.critic, batch.obs, None, jnp.float32(WEIGHT))
     for layer, (kernel, bias) in zip(sorted(slope["params"].items()), actor, strict=True):
         np.testing.assert_allclose(layer[1]["kernel"], kernel.grad, atol=1e-5)
         np.testing.assert_allclose(layer[1]["bias"], bias.grad, atol=1e-5)

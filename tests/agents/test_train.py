@@ -1,11 +1,13 @@
 """`make_train`: one run as a pure function, mapped over seeds and numbers of a schedule; equal to a study's run."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import envs
@@ -17,6 +19,7 @@ from aesjax.schedules.rule import start
 from agents import CARRIERS, make_train
 from agents.common import buffer
 from agents.common.spec import check_hyper
+from agents.sac import Sac
 from envs.drift import normalised
 from envs.world import World
 from experiments import Study
@@ -143,6 +146,32 @@ def test_adaptations_and_own_schedules_and_the_carriers_own(observing):
     assert "window_share" not in jax.eval_shape(make_train("toy", carrier, adaptations=[], **SMALL), 1)[1]
 
 
+@dataclass(frozen=True)
+class Broad(Sac):
+    """SAC whose actor's loss pulls actions towards the corner of the box."""
+
+    def actor_loss(self, params, critic, obs, noise, entropy_weight):
+        far = jnp.mean((self.policy(params, obs).mode() - 1.0) ** 2)
+        return super().actor_loss(params, critic, obs, noise, entropy_weight) + 100.0 * far
+
+
+def test_an_optimiser_and_an_overridden_loss_change_the_curves():
+    sac = CARRIERS["sac"]
+    variants = {
+        "plain": ("sac", {}),
+        "optimiser": ("sac", {"optimiser": optax.scale_by_rms()}),
+        "loss": (sac._replace(label="Broad", make=Broad, discrete=None), {}),
+    }
+    returns, actions = {}, {}
+    for name, (carrier, options) in variants.items():
+        state, curves = quick(make_train("toy", carrier, learning_rate=1e-2, **SMALL, **options))(1, 0.05)
+        returns[name] = np.asarray(curves["return_mean"])
+        actions[name] = sac.make(2, 2, sac.config(hidden=(16, 16))).act_deterministic(state.agent, state.obs)
+        assert np.isfinite(returns[name]).all()
+    assert np.all(returns["plain"][2:] != returns["optimiser"][2:])
+    assert np.min(actions["loss"]) > 0.8 > np.min(actions["plain"])
+
+
 class Paying(gymnasium.Env):
     """Pays at random; an instance keeps its rewards."""
 
@@ -185,6 +214,9 @@ REFUSED = [
     ({"pattern": "abrubt"}, "did you mean 'abrupt'"),
     ({"task": 3}, r"task must be a registered name, an envs\.Task"),
     ({"task": lambda: None}, "its builder returned NoneType, not a Task"),
+    ({"optimiser": optax.adam(1e-3)}, "optimiser must leave sign and learning rate to the carrier"),
+    ({"optimiser": optax.rmsprop}, "optimiser must be an optax transformation such as"),
+    ({"optimiser": optax.contrib.reduce_on_plateau()}, "optimiser does not work: TypeError"),
     ({"carrier": "ppo", "adaptations": "recent"}, "cannot be used with PPO: it"),
     ({"carrier": "ppo", "adaptations": utd(updates=2)}, "cannot be used with PPO: 'epochs' and 'minibatches'"),
 ]

@@ -12,6 +12,7 @@ import signal
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import polars as pl
 import pytest
 
@@ -140,6 +141,15 @@ def first_states(directory):
     members = list(range(len(share.labels)))
     fresh = executables.init(executables.place(take(warm.runs, members)))
     return share.labels, jax.device_get(fresh), jax.device_get(warm.begin(members, fresh))
+
+
+def test_agents_start_another_optimiser_anew(trained):
+    share = Plan(arms(trained)).share("ppo")
+    agent = dataclasses.replace(share.learner.agent, optimiser=optax.scale_by_rms())
+    other = dataclasses.replace(share, learner=share.learner._replace(agent=agent))
+    for each, adam in ((share, "continued"), (other, "anew")):
+        warm = warm_of(each, runs_of(share, {}))
+        assert {agent["adam"] for agent in warm.agents} == {adam}
 
 
 def curves(directory):
