@@ -9,9 +9,10 @@ TORCH := $(VENV)/.torch
 DOCS := $(VENV)/.docs
 # Complete files to two workers, in the order of tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+SMOKE = tests/schedules/test_fresh.py tests/envs/test_toy_tasks.py tests/experiments/session/test_exported.py
 OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test test-theory test-all setup own lint docs lock clean
+.PHONY: run test test-smoke smoke test-theory test-all setup own lint docs lock clean
 
 run: setup
 	@$(BIN)/aesjax run --preset quick --out $(OUT)
@@ -19,6 +20,14 @@ run: setup
 # Fast tests (minutes); `slow` and `theory` mark the others.
 test: setup
 	@$(PYTEST)
+
+# A schedule, an agent, a task and a study in a minute: whether an installation works.
+test-smoke: setup
+	@$(BIN)/python -m pytest $(SMOKE)
+
+# Which physics engine runs at which rate on this machine, a CUDA device if JAX has one; two minutes.
+smoke: setup
+	@$(BIN)/aesjax bench --physics hopper,isaac_ant --engines auto --envs 1024 --rounds 1
 
 # The paper's theorems, claim by claim.
 test-theory: setup

@@ -179,10 +179,16 @@ def test_its_counts_of_claims_are_those_of_the_audit():
 
 
 def test_every_make_target_it_names_exists():
-    makefile = (ROOT / "Makefile").read_text()
-    targets = re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)`", TEXT, flags=re.MULTILINE)
-    for target in map("".join, targets):
+    makefile, image = (ROOT / "Makefile").read_text(), (ROOT / "Dockerfile").read_text()
+    targets = re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)`", TEXT + text("docs/clusters.md"), flags=re.MULTILINE)
+    steps = re.findall(r'^(?:RUN make |CMD \["make", ")([a-z-]+)', image, flags=re.MULTILINE)
+    assert steps == ["setup", "test-smoke"]
+    for target in [*map("".join, targets), *steps]:
         assert f"\n{target}:" in makefile
+    [tests] = re.findall(r"^SMOKE = (.+)", makefile, flags=re.MULTILINE)
+    assert all((ROOT / path).is_file() for path in tests.split())
+    [python] = re.findall(r"^FROM python:(.+)-slim", image, flags=re.MULTILINE)
+    assert f">={python}," in (ROOT / "pyproject.toml").read_text()
 
 
 @pytest.mark.parametrize("target", ["docs", "test", "own"])

@@ -37,8 +37,8 @@ class Bench:
     """Also measure rejax's SAC and PPO, installed into a temporary virtual environment."""
     physics: str | None = None
     """Measure environment steps of physics tasks instead: comma-separated tasks, mujoco, isaac or all."""
-    engines: tuple[Literal["mujoco", "mjx", "warp"], ...] = ("mujoco",)
-    """With --physics: the engines."""
+    engines: tuple[Literal["auto", "mujoco", "mjx", "warp"], ...] = ("mujoco",)
+    """With --physics: the engines; auto is the default of this machine."""
     envs: int = 128
     """With --physics: number of parallel environments, a multiple of the number of devices."""
     gpu: bool = False
@@ -66,6 +66,7 @@ def _cases(options: Bench, rejax: Any) -> "list[timing.Case]":
     import jax
 
     from agents import CARRIERS
+    from envs.physics import engine_name
     from experiments.bench import physics, timing
 
     def learning(carriers: Iterable[str], runs: int, rounds: int) -> Iterator[Any]:
@@ -91,7 +92,8 @@ def _cases(options: Bench, rejax: Any) -> "list[timing.Case]":
             cases += stepping(tasks, ["warp"], num_envs, 3)
             cases += stepping(tasks, ["mjx"], num_envs, 3)
     elif options.physics is not None:
-        cases += stepping(physics.named(options.physics), options.engines, options.envs, options.rounds)
+        engines = list(dict.fromkeys(map(engine_name, options.engines)))
+        cases += stepping(physics.named(options.physics), engines, options.envs, options.rounds)
     else:
         for runs in options.runs:
             cases += learning(options.carriers.split(","), runs, options.rounds)
