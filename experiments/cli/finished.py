@@ -113,7 +113,7 @@ def calibrate(options: Calibrate) -> int:
 @dataclass
 class Audit:
     """Check every quantitative claim of the AES paper against finished studies: reproduced, contradicted or undecided,
-    with the reason."""
+    with the reason; prints a summary."""
 
     directories: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of finished studies, records, or folders that contain them."""
@@ -123,11 +123,12 @@ class Audit:
     json: Path | None = None
     """Also write everything as JSON into this file; - is standard output."""
     out: Path | None = None
-    """Also write a page: self-contained HTML, or Markdown where the name ends in .md; - is standard output."""
+    """Also write all claims as a page, self-contained HTML, or Markdown where the name ends in .md; - is standard
+    output."""
 
 
 def audit(options: Audit) -> int:
-    """Check the claims, print the table, and write the requested files."""
+    """Check the claims, print a summary, and write the requested files."""
     from rich.console import Console
     from rich.markdown import Markdown
 
@@ -140,7 +141,7 @@ def audit(options: Audit) -> int:
             raise ValueError("audit needs a record, or a folder with one or more finished studies")
         data = audit.audit(options.directories, options.claim)
         console = Console(stderr=not {str(options.json), str(options.out)}.isdisjoint(store.STDOUT))
-        for table in audit.tables(data):
+        for table in audit.summary(data):
             console.print(Markdown(render_table(table)))
         console.print(data["sentence"], soft_wrap=True, highlight=False)
         if options.json is not None:

@@ -169,13 +169,6 @@ def tables(data: dict[str, Any]) -> list[Table]:
     """The families, the claims by section, and the project's own questions; of a single claim its settings."""
     if "settings" in (finding := (data["claims"] + data["questions"])[0]):
         return [_settings(finding)]
-    by_family = Table(
-        "families",
-        "Each task family alone",
-        "Claims judged on the results of one family, whatever other tasks they name.",
-        FAMILIES,
-        [("", [[Cell(cell) for cell in row] for row in families(data)])],
-    )
     claims = Table("claims", "The paper's claims", _READING, _HEADER)
     for finding in data["claims"]:
         _add(claims, finding["section"], finding, f"{finding['key']} {finding['claim']}")
@@ -190,7 +183,37 @@ def tables(data: dict[str, Any]) -> list[Table]:
     for finding in data["questions"]:
         method = finding["claim"].split()[1]
         _add(ours, method, finding, finding["claim"].replace(method, "it", 1))
-    return [by_family, claims, ours]
+    return [_by_family(data), claims, ours]
+
+
+def summary(data: dict[str, Any]) -> list[Table]:
+    """The families, and the claims and questions by verdict and reason; of a single claim its settings."""
+    if "settings" in (data["claims"] + data["questions"])[0]:
+        return tables(data)
+    by_verdict = Table(
+        "verdicts",
+        "Claims by verdict",
+        "--claim KEY prints one with its settings, --out FILE.html writes all.",
+        ["verdict", "", "keys"],
+        labels=4,
+    )
+    for title in ("claims", "questions"):
+        keys: dict[str, list[str]] = {}
+        for finding in sorted(data[title], key=_verdict):
+            keys.setdefault(_verdict(finding), []).append(finding["key"])
+        rows = [[Cell(verdict), Cell(str(len(of))), Cell(", ".join(of))] for verdict, of in keys.items()]
+        by_verdict.groups.append((title, rows))
+    return [_by_family(data), by_verdict]
+
+
+def _by_family(data: dict[str, Any]) -> Table:
+    reading = "Claims judged on the results of one family, whatever other tasks they name."
+    rows = [[Cell(cell) for cell in row] for row in families(data)]
+    return Table("families", "Each task family alone", reading, FAMILIES, [("", rows)])
+
+
+def _verdict(part: dict[str, Any]) -> str:
+    return part["verdict"] + (f": {part['reason']}" if part["reason"] else "")
 
 
 def _settings(finding: dict[str, Any]) -> Table:
@@ -227,8 +250,7 @@ def _add(table: Table, group: str, finding: dict[str, Any], text: str) -> None:
 
 
 def _row(name: str, paper: str, part: dict[str, Any], metric: str) -> list[Cell]:
-    text = part["verdict"] + (f": {part['reason']}" if part["reason"] else "")
-    verdict = Cell(text, kind=_KINDS.get(part["verdict"], "muted"))
+    verdict = Cell(_verdict(part), kind=_KINDS.get(part["verdict"], "muted"))
     head = [Cell(name), verdict, Cell(paper, kind="paper")]
     if "difference" not in part:
         return [*head, *(Cell(NONE, kind="muted"),) * 3, Cell(part["why"])]

@@ -249,7 +249,10 @@ def test_a_contrast_between_patterns_uses_the_same_seeds(toy):
 def test_the_command_writes_json_and_a_page(toy, found, tmp_path, capsys):
     record, plain = tmp_path / "audit.json", tmp_path / "audit.md"
     assert main(["audit", str(toy), "--json", str(record), "--out", str(plain)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    printed = capsys.readouterr().out
+    said = " ".join(printed.split())
+    assert len(printed.splitlines()) < 60
+    assert {claim.key for claim in CLAIMS} <= {*said.replace(",", " ").split()}
     data = json.loads(record.read_text())
     assert [claim["key"] for claim in data["claims"]] == [claim.key for claim in CLAIMS]
     assert " ".join(data["sentence"].split()) in said
