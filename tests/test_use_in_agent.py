@@ -9,7 +9,7 @@ from aesjax import Signals, aes_r, td_quantile
 from tests.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "use_in_agent.md"
-FIVE_LINES, RING, _, IN_TORCH, IN_SB3, TIMING = blocks(PAGE, "python")
+FIVE_LINES, RING, ROLLOUT, IN_REJAX, _, IN_TORCH, IN_SB3, TIMING = blocks(PAGE, "python")
 
 
 def run(code):
@@ -60,6 +60,19 @@ def test_aes_r_rises_with_fresh_residuals_over_several_gradient_steps_and_enviro
         assert above <= state.weight / 0.05 < above + 1.0
     assert agent == state.count == 600 * steps
     assert (fresh.td_error == 4.0).all()
+
+
+def test_in_a_rollout_loop_the_weight_follows_the_rollouts():
+    scope = run(ROLLOUT)
+    compile(IN_REJAX, PAGE.name, "exec")  # rejax needs an environment of its own
+    scope |= {"learn": lambda agent, batch, weight: agent + 1, "td_errors": lambda agent, rollout: rollout}
+    minibatches = jnp.zeros(scope["EPOCHS"] * scope["MINIBATCHES"])
+    agent, state = 0, scope["state"]
+    for size, above in ((1.0, 1.0), (4.0, 1.2)):
+        for _ in range(50):
+            agent, state = scope["learn_from"](agent, jnp.full((8, 16), size), minibatches, state)
+        assert above <= state.weight / 0.01 < above + 2.0
+    assert agent == state.count == 100 * len(minibatches)
 
 
 def test_aes_r_without_a_ring_reads_the_update_batch():
