@@ -183,9 +183,7 @@ class Meow(Carrier):
         q = self.value(state.params, batch.obs, batch.action, masks, weights)
         return critic_loss(q, self.target(state, batch, weights, hyper.gamma))[1].reshape(-1)
 
-    def critic_loss(
-        self, params: Any, batch: Transition, target: Array, masks: Any, weights: dict[str, Any]
-    ) -> tuple[Array, Array]:
+    def critic_loss(self, params: Any, batch: Transition, target: Array, masks: Any, weights: Any) -> Any:
         """`critic_loss` of these parameters on a batch with targets (B,), and its residuals (2, B)."""
         return critic_loss(self.value(params, batch.obs, batch.action, masks, weights), target)
 

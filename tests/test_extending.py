@@ -80,7 +80,7 @@ def test_an_installed_package_trains_reports_and_resumes_under_its_names(tmp_pat
     weights = rows.filter(pl.col("entropy_weight").is_finite()).group_by("method").agg(pl.col("entropy_weight").mean())
     assert set(weights["method"]) == methods
     assert weights["entropy_weight"].n_unique() == len(methods)  # every value of the option is in force
-    assert "reach · square | SAC+BURST |" in (study / "report" / "tables.md").read_text()
+    assert "| **reach · square** |" in (study / "report" / "tables.md").read_text()
     metrics = pl.read_parquet(study / "report" / "metrics.parquet")
     assert metrics.filter(pl.col("metric") == "recovery_robust", pl.col("pattern") == "square").height > 0
     assert "mylab" not in aesjax(work, INSTALLED[0])[0][0]

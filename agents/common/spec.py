@@ -50,11 +50,7 @@ class CarrierSpec(NamedTuple):
         return isinstance(self.make(1, 1, self.config()), OnPolicyCarrier)
 
     def agent(self, obs_size: int, action_size: int, config: Any, discrete: bool = False) -> Any:
-        """The carrier of these sizes, with the optimiser of this entry.
-
-        Raises:
-          ValueError: an optimiser that is no transformation of gradients, or that the carrier does not take.
-        """
+        """The carrier of these sizes, with the optimiser of this entry; ValueError if it does not take it."""
         make: Any = self.discrete if discrete else self.make
         agent = make(obs_size, action_size, config)
         if self.optimiser is None:

@@ -141,7 +141,7 @@ def audit(options: Audit) -> int:
             raise ValueError("audit needs a record, or a folder with one or more finished studies")
         data = audit.audit(options.directories, options.claim)
         console = Console(stderr=not {str(options.json), str(options.out)}.isdisjoint(store.STDOUT))
-        for table in audit.summary(data):
+        for table in audit.summary(data) if options.claim is None else audit.tables(data):
             console.print(Markdown(render_table(table)))
         console.print(data["sentence"], soft_wrap=True, highlight=False)
         if options.json is not None:

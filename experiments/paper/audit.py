@@ -187,9 +187,7 @@ def tables(data: dict[str, Any]) -> list[Table]:
 
 
 def summary(data: dict[str, Any]) -> list[Table]:
-    """The families, and the claims and questions by verdict and reason; of a single claim its settings."""
-    if "settings" in (data["claims"] + data["questions"])[0]:
-        return tables(data)
+    """The families, and the claims and questions by verdict and reason."""
     by_verdict = Table(
         "verdicts",
         "Claims by verdict",

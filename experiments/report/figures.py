@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.measure.curves import nan_mean
+from experiments.measure.recovery import recovery_robust
 from experiments.measure.stats import draw_resamples
 from experiments.measure.study import RecordedStudy
 from experiments.report.cells import number, spaced
@@ -156,15 +157,34 @@ def _curves(part: _Part, optimum: Mapping[int, np.ndarray]) -> Plot:
     panels, ends, horizon = [], [], part.study.horizons[part.task]
     for column, methods in enumerate(part.carriers.values()):
         lines = [line for m in methods if (line := line_of(m, read(part.rows, m, "return_mean"))) is not None]
+        lines = [line._replace(regained=_regained(part, line)) for line in lines]
         panels.append(Panel(0, column, (*_best(part, horizon, optimum), *lines)))
     for line in (line for panel in panels for line in panel.lines if line.y is not None):
         late = line.y[(line.x >= 0.9 * horizon) & np.isfinite(line.y)]
         ends.append(f"{line.name} {number(float(np.mean(late)), 1) if late.size else 'has no value there'}")
     caption = "Evaluation return, mean over seeds with a 95 % bootstrap band"
+    if any(line.regained for panel in panels for line in panel.lines):
+        caption += "; circles: 95 % of the level before the change is regained, median over seeds"
     caption += "; dotted grey: the optimum, averaged over the same seeds" if optimum else ""
     alt = f"Evaluation return under {part.pattern} drift on {part.task}, mean over seeds. "
     alt += f"Over the last tenth of training: {', '.join(ends)}."
     return part.plot("curves", ("Return", caption, alt), [Row("return", 3.2)], panels, {_OPTIMUM: Look(-2, 2, 1.2)})
+
+
+def _regained(part: _Part, line: Line) -> tuple[int, ...]:
+    """Points of a method's line nearest to its median robust recovery after each change that most seeds recover from.
+
+    Empty without a floor, and where recovery is not defined or seeds change at different steps.
+    """
+    runs = [r for key, r in part.study.runs.items() if key[1:4] == (part.task, line.name, part.pattern)]
+    changes = {tuple(part.study.changes(run.key)) for run in runs}
+    curves, floor = [run.curve for run in runs if run.curve is not None], part.study.floors.get(part.task)
+    if floor is None or len(changes) != 1 or not curves or not part.study.patterns[part.pattern].recovery:
+        return ()
+    (at,) = map(np.array, changes)
+    found = [recovery_robust(curve, at, floor) for curve in curves]
+    steps = at + np.percentile([np.where(r.recovered, r.duration, np.inf) for r in found], 50, axis=0, method="higher")
+    return tuple(int(np.argmin(np.abs(line.x - step))) for step in steps if np.isfinite(step))
 
 
 def _best(part: _Part, horizon: float, optimum: Mapping[int, np.ndarray]) -> list[Line]:
@@ -181,7 +201,8 @@ def _signals(part: _Part) -> Plot:
     columns = part.rows.columns
     channels = [name for name in columns if name.startswith("drift_") and name[6:].isdigit()]
     titles = {name: f"channel {int(name[6:]) + 1}" for name in channels} or {"drift_value": _DRIFT}
-    rows, shown = [Row(title, 1.1) for title in titles.values()], []
+    held = part.study.patterns[part.pattern].recovery
+    rows, shown = [Row(title, 1.1, stepped=held) for title in titles.values()], []
     for column, label in _SIGNALS:
         values = part.rows[column].cast(float).fill_null(np.nan).to_numpy() if column in columns else np.zeros(0)
         # A method without a proxy logs zeros; before the first update nothing is logged.

@@ -134,7 +134,7 @@ def render_html(page: Page) -> str:
 
 
 def render_markdown(page: Page) -> str:
-    """Render comparisons and tables in Markdown; a group's title becomes the first column."""
+    """Render comparisons and tables in Markdown; a group's title is a row above its rows."""
     return _templates().get_template("tables.md").render(page=page)
 
 
@@ -163,6 +163,7 @@ def _chart(plot: Plot) -> dict[str, Any]:
         parts = {"y": line.y, "low": line.low, "high": line.high}
         found: dict[str, Any] = {"name": line.name, "x": list(grids).index(x.tobytes())}
         found |= {key: _numbers(values) for key, values in parts.items() if values is not None}
+        found |= {"regained": line.regained} if line.regained else {}
         return found | ({"seeds": {str(seed): _numbers(y) for seed, y in line.seeds.items()}} if line.seeds else {})
 
     panels = [{"row": p.row, "column": p.column, "lines": [line_of(line) for line in p.lines]} for p in plot.panels]

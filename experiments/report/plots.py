@@ -79,6 +79,7 @@ class Row(NamedTuple):
     label: str
     height: float = 1.7  # inches
     log: bool = False
+    stepped: bool = False  # values hold until the next point, as a drift that jumps
 
 
 class Line(NamedTuple):
@@ -90,6 +91,7 @@ class Line(NamedTuple):
     low: np.ndarray | None = None  # (m,) of its band
     high: np.ndarray | None = None
     seeds: Mapping[int, np.ndarray] = {}  # (m,) each; NaN where a seed has no value
+    regained: tuple[int, ...] = ()  # indices into ``x`` where the level before a change is regained
 
 
 class Panel(NamedTuple):

@@ -86,14 +86,20 @@ class _Definitions:
     def text(self, value: Any) -> str:
         """Text of a value, equal for equal values; adds the user's functions and classes in it."""
         value = inspect.unwrap(value) if callable(value) else value
+        closed = getattr(value, "__closure__", None)
         if inspect.isclass(value) or (inspect.isroutine(value) and not isinstance(value, MethodType)):
-            return self.define(value) if _is_users(value) else self._installed(value)
+            if _is_users(value):
+                return self.define(value)
+            if inspect.isclass(value) or not closed:
+                return f"{value.__module__}:{value.__qualname__}"
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             return repr(value)
         if any(value is other for other in self._open):
             return "..."
         self._open.append(value)
         try:
+            if closed:  # a function of a package, such as those of an optax transformation
+                return f"{value.__module__}:{value.__qualname__}{self.text(inspect.getclosurevars(value).nonlocals)}"
             if hasattr(value, "__array__"):
                 array: Any = np.asarray(value)
                 return f"{array.dtype}{array.tolist()}"
@@ -108,19 +114,6 @@ class _Definitions:
             return f"({', '.join(self.text(tuple(p) if isinstance(p, Iterator) else p) for p in parts)})"
         except Exception:  # it cannot be pickled
             return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-        finally:
-            self._open.pop()
-
-    def _installed(self, code: Any) -> str:
-        """Name of a class or function of a package, and the values that the function closes over, as in optax."""
-        name = f"{code.__module__}:{code.__qualname__}"
-        if not getattr(code, "__closure__", None) or any(code is other for other in self._open):
-            return name
-        self._open.append(code)
-        try:
-            return f"{name}{self.text(inspect.getclosurevars(code).nonlocals)}"
-        except ValueError:  # a variable without a value
-            return name
         finally:
             self._open.pop()
 

@@ -58,6 +58,7 @@
           add(line.low, { edge: true, closes: true });
         }
         add(line.y, { told: true });
+        if (line.regained) add(line.y.map((value, i) => (line.regained.includes(i) ? value : null)), { dots: true, calm });
       }
     }
     return found.sort((a, b) => b.calm - a.calm); // emphasised lines lie on top
@@ -129,7 +130,8 @@
         stroke: part.edge ? "transparent" : part.faint ? ink + (part.alone ? "b0" : "66") : part.calm ? ink + "80" : ink,
         width: part.edge ? 0 : part.faint ? 0.8 : part.look.width + 0.2,
         dash: part.edge ? undefined : part.look.dash.map((length) => length * 1.6),
-        points: { show: part.values.length < 2 },
+        points: part.dots ? { show: true, size: 7, width: 1.6, fill: themed("--paper") } : { show: part.values.length < 2 },
+        paths: part.dots ? () => null : row.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
         spanGaps: true,
         fill: undefined,
       };
@@ -220,10 +222,10 @@
     const places = ordered.map((panel) => {
       const row = plot.rows[panel.row];
       const place = make("div", "panel");
-      const head = make("h4", "", plot.columns.length > 1 ? plot.columns[panel.column] : "");
+      const head = make("h4", "", plot.columns.length > 1 && panel.row === 0 ? plot.columns[panel.column] : "");
       place.append(head);
       place.setAttribute("role", "group");
-      place.setAttribute("aria-label", `${head.textContent} ${row.label}; arrow keys read values`);
+      place.setAttribute("aria-label", `${plot.columns[panel.column]} ${row.label}; arrow keys read values`);
       live.append(place);
       return place;
     });

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from experiments.measure.recovery import recovery_robust
 from experiments.measure.study import load_study
 from experiments.report.figures import line_of, plots_of, read
 from tests.experiments.measure.synthetic import config, make_curves, manifest
@@ -45,6 +46,22 @@ def test_the_drift_is_an_axis_per_channel_and_a_line_per_seed_in_task_units(curv
     rows = curves.filter(method="SAC", pattern="abrupt", seed=2).sort("step")
     np.testing.assert_allclose(drift.lines[0].seeds[2], rows["drift_0"].to_numpy())
     assert drift.lines[0].y is None
+
+
+def test_recovery_is_marked_on_the_curves_and_a_drift_that_jumps_is_drawn_in_steps(curves):
+    own = plots(curves)
+    study = load_study(curves, config(), manifest(curves))
+    for line in own["curves_toy_abrupt"].panels[0].lines:
+        runs = [run for key, run in study.runs.items() if (key.method, key.pattern) == (line.name, "abrupt")]
+        changes = study.changes(runs[0].key)
+        times = [recovery_robust(run.curve, changes, study.floors["toy"]) for run in runs]
+        assert all(np.all(each.recovered) for each in times)
+        later = np.max([each.duration for each in times], 0)  # the higher of the two in the middle
+        np.testing.assert_array_equal(line.x[list(line.regained)], changes + later)
+    assert not any(line.regained for line in own["curves_toy_steady"].panels[0].lines)
+    assert not any(line.regained for line in plots(curves, floors={})["curves_toy_abrupt"].panels[0].lines)
+    assert [row.stepped for row in own["signals_toy_abrupt"].rows] == [True, True, False, False]
+    assert not any(row.stepped for row in own["signals_toy_steady"].rows)
 
 
 def test_what_is_missing_stands_beside_the_figures():
