@@ -10,8 +10,8 @@ from experiments.paper.evidence import CELL, Evidence, Place
 from experiments.study.config import StudyConfig
 
 #: Reasons why a setting does not count, of which the first that applies is reported.
+HORIZON = "horizon"  # the carrier had not learned before the first change
 PINNED = "pinned"  # the weight of AES is at a clip, so that a constant is compared
-HORIZON = "horizon"  # the carrier did not learn within it
 SPARSE = "evaluations"  # too few of them for the effect
 NO_LOSS = "no loss"  # drift costs the second method nothing, so that nothing can be repaired
 LOWER = "lower level"  # the method that should recover faster returns to a clearly lower level
@@ -38,8 +38,8 @@ def counted(
     idle = set(evidence.idle.select("rank", "carrier").iter_rows())
     values = evidence.values(compared, claim.metric)
     failing = {
-        PINNED: evidence.pinned(compared),
         HORIZON: {place for place, rank in cells.items() if (rank, place[1]) in idle},
+        PINNED: evidence.pinned(compared),
         SPARSE: {place for place, rank in cells.items() if _is_sparse(claim, evidence.configs[rank, place[1]])},
         NO_DATA: cells.keys() - set(values.select(CELL[:3]).iter_rows()),
     }

@@ -16,12 +16,13 @@ import polars as pl
 from agents import CARRIERS as REGISTERED
 from experiments.measure import stats
 from experiments.measure.catalog import CATALOG
-from experiments.measure.comparisons import BETTER, MARGIN, NO_DATA, WORSE, best_of, contrasts
+from experiments.measure.comparisons import BETTER, ENOUGH, MARGIN, NO_DATA, WORSE, best_of, contrasts
 from experiments.measure.curves import nan_mean
 from experiments.measure.metrics import clearly_positive
 from experiments.measure.runs import pinned
 from experiments.measure.study import REFERENCE, STEADY
 from experiments.paper.design import TASKS, Cell
+from experiments.paper.learned import learned, steps_needed
 from experiments.paper.record import Gathered, Record, fits, method_of
 from experiments.study.codec import encode
 from experiments.study.config import StudyConfig
@@ -33,21 +34,6 @@ NAMES = {spec.label: name for name, spec in REGISTERED.items()}
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 PATTERNS = ("abrupt", "linear", "periodic", "mixed")  # without the steady one
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
-#: Share of seeds in which an agent has to end above every idle policy without drift.
-LEARNED = 0.8
-#: Share of its gain over random actions by which it has to end above all of them.
-BEYOND = 0.1
-#: Mean returns of zero actions without drift, over the episodes of the floor.
-ZERO_ACTIONS = {
-    **{"toy": 3.75, "toy_multigoal_classic": -23_900.0, "reacher": 1.78, "cartpole_swingup": 0.034},
-    **{"pendulum": -1187.0, "hopper": 150.5, "halfcheetah": -0.029, "walker2d": 97.4, "ant": 992.9, "humanoid": 198.2},
-    **{"isaac_ant": 902.0, "isaac_humanoid": 89.5, "isaac_ingenuity": 42.6, "isaac_anymal": 9.05},
-    **{"isaac_allegro_hand": -294.6, "isaac_franka_cabinet": 840.2},
-}
-_IDLE = ("untrained", "floor", pl.col("task").replace_strict(ZERO_ACTIONS, default=None, return_dtype=pl.Float64))
-_END = pl.col("final_return")
-_ABOVE = _END - pl.max_horizontal(_IDLE) > BEYOND * (_END - pl.col("floor"))
-HAS_LEARNED = pl.col("trained").any() | (_ABOVE.mean() >= LEARNED)
 #: Columns of a setting.
 SETTING = ("task", "steps", "carrier")
 FEWEST = 3  # pairs of runs below which a cell says nothing
@@ -108,12 +94,12 @@ class Evidence:
     """Runs in groups of one task that may be compared: of one record, equal horizon, sizes and settings.
 
     ``runs`` has their rows with the carrier's label and the ``rank`` of their group: those with the longest horizon
-    first, then those with the most runs. ``idle`` has the carriers that began untrained and did not learn: without
-    drift the baseline ends above its untrained policy, random and zero actions in fewer than four seeds of five.
+    first, then those with the most runs. ``idle`` has the carriers that have not learned (`learned`).
     """
 
     def __init__(self, gathered: Gathered) -> None:
-        runs, configs = gathered
+        runs, configs = gathered.runs, gathered.configs
+        self.seconds = gathered.seconds
         keys = ["record", "group", "task", "steps"]
         groups = runs.group_by(keys, maintain_order=True).len()
         groups = groups.sort("steps", "len", descending=True, maintain_order=True).with_row_index("rank")
@@ -123,7 +109,7 @@ class Evidence:
         gains = steady.group_by("rank", pl.col("label").alias("carrier"))
         self._gains = gains.agg(pl.col("nauc_task_safe").mean().alias("gain"))
         self._unclear = unclear(self.runs, "rank")
-        self.idle = gains.agg(idle=~HAS_LEARNED).filter("idle")
+        self.idle = learned(steady, "rank", "label").filter(~pl.col("learned")).select("rank", carrier="label")
         self._constants = having(runs, lambda method: method.follows("fixed"))
         rules = self.runs.filter(having(runs, lambda method: method.follows("aes")))
         rules = rules.group_by("rank", "method", pl.col("pattern").alias("under"))
@@ -136,6 +122,20 @@ class Evidence:
             self.configs.setdefault(cell, config)
             key = identity(config, method_of(row["definition"]))
             self._methods.setdefault(cell, {}).setdefault(key, row["method"])
+
+    def hours(self, places: Iterable[Place]) -> float | None:
+        """Hours in which the machines of the record would train agents for these settings, drifting and without drift.
+
+        Each has `ENOUGH` seeds of two methods and runs of `steps_needed`. None where no machine or step is known.
+        """
+        settings: dict[tuple[str, str], set[str]] = {}
+        for task, carrier, pattern in places:
+            settings.setdefault((task, NAMES[carrier]), {STEADY}).add(pattern)
+        total = 0.0
+        for (task, carrier), patterns in settings.items():
+            seconds, steps = self.seconds.get((task, carrier)), steps_needed(task, carrier)
+            total += 2 * ENOUGH * len(patterns) * (seconds or 0.0) * (steps or 0.0)
+        return total / 3600 or None
 
     def groups(self) -> list[pl.DataFrame]:
         """The runs of each group."""

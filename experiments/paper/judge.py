@@ -11,7 +11,7 @@ import polars as pl
 
 from experiments.measure.comparisons import BETTER, ENOUGH, MARGIN, NO_DATA, UNDECIDED, WORSE, contrasts
 from experiments.paper.claims import Claim
-from experiments.paper.conditions import POWER, counted
+from experiments.paper.conditions import HORIZON, POWER, counted
 from experiments.paper.design import TASKS
 from experiments.paper.evidence import CARRIERS, CELL, FEWEST, Evidence, Measured, Place, contrast, expected, measure
 
@@ -115,6 +115,9 @@ def _part(claim: Claim, evidence: Evidence, runs: Sequence[_Runs], pairs: set[Pa
     first, *others = runs
     left_out = Counter(reason for place, reason in sorted(first.reasons.items()) if reason and place[:2] in pairs)
     words = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
+    untrained = [place for place, reason in first.reasons.items() if reason == HORIZON and place[:2] in pairs]
+    if hours := evidence.hours(untrained):
+        words += f"; about {hours:,.0f} h on the machines of the record would train the agents that have not learned"
     lead = next(iter(left_out.most_common(1)), (POWER,))[0]
     found = first.values(claim, evidence, claim.metric, pairs)
     if found.is_empty() or (claim.against and found["task"].is_in(claim.against).n_unique() < 2):

@@ -38,9 +38,10 @@ _LOGS = ("return_mean", "online_return", "entropy_weight", "at_min", "at_max", "
 _ABOUT = ("aesjax", "commit", "python", "versions", "platform", "device", "num_devices", "matmul_precision", "x64",
           "xla_flags", "wall_seconds", "parts", "floors", "patterns", "command")  # fmt: skip
 _METRICS = tuple(row.name for row in CATALOG.values() if row.recorded)
+_LEVELS = ("weight_noise", "first_change", "before_change")
 _COLUMNS = ("study", "group", "family", "task", "preset", "steps", "trained", "channels", "carrier", "method",
             "definition", "pattern", "seed", "status", "gradient_steps", "floor", "untrained", *_METRICS,
-            "weight_noise")  # fmt: skip
+            *_LEVELS)  # fmt: skip
 #: (study, task, carrier) -> the configuration of its runs.
 Configs = Mapping[tuple[str, str, str], StudyConfig]
 
@@ -58,6 +59,7 @@ class Gathered(NamedTuple):
 
     runs: pl.DataFrame
     configs: Configs
+    seconds: Mapping[tuple[str, str], float]  # (task, carrier) -> of one run and environment step, on its machine
 
 
 @cache
@@ -75,7 +77,7 @@ def methods_of(runs: pl.DataFrame) -> dict[str, Method]:
 def read(folder: Path = GRID) -> Record:
     """The record in a folder (ValueError where a file is missing or damaged)."""
     curves, runs = (store.read_rows(folder / name) for name in (store.CURVES, RUNS))
-    newer = [name for name in _METRICS if name not in runs.columns]  # than the record
+    newer = [name for name in (*_METRICS, *_LEVELS) if name not in runs.columns]  # than the record
     runs = runs.with_columns(pl.lit(NAN).alias(name) for name in newer).select(_COLUMNS)
     runs = runs.cast({pl.Float32: pl.Float64}).with_columns(pl.col(pl.Float64).fill_null(NAN))
     return Record(curves, runs, store.read_json(folder / STUDIES))
@@ -143,7 +145,8 @@ def gather(places: Sequence[Path]) -> Gathered:
         frames.append(scores(pl.concat(curves, how="diagonal_relaxed"), loaded).with_columns(record=pl.lit("")))
     columns = [*_COLUMNS, "record"]
     runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=columns)
-    return Gathered(runs, _configs(studies | loaded))
+    studies |= loaded
+    return Gathered(runs, _configs(studies), _seconds(studies))
 
 
 def _configs(studies: Mapping[str, Any]) -> Configs:
@@ -154,6 +157,20 @@ def _configs(studies: Mapping[str, Any]) -> Configs:
             for carrier in config.carriers:
                 configs[name, config.task, carrier] = config
     return configs
+
+
+def _seconds(studies: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    """(task, carrier) -> seconds of one run and environment step, in the study with the most of them."""
+    most: dict[tuple[str, str], tuple[int, float]] = {}
+    for study in studies.values():
+        config = study["config"]
+        for carrier, part in (study["parts"] or {}).items():
+            if "steps" not in config:  # of several tasks
+                continue
+            steps, key = part["runs"] * config["steps"], (config["task"], carrier)
+            if steps > most.get(key, (0, 0.0))[0]:
+                most[key] = (steps, part["seconds"] / steps)
+    return {key: seconds for key, (_, seconds) in most.items()}
 
 
 def _folders(place: Path) -> list[Path]:
@@ -269,6 +286,7 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
         "floor": study.floors.get(task, NAN),
     }
     definitions = {name: json.dumps(encode(method)) for name, method in study.definitions.items()}
+    begin = (first.get("onset") or 1 / study.segments) * study.horizons[task]
     scored = []
     for key, run in study.runs.items():
         source, metrics = sources[key[2:]], run_metrics(study, key, CATALOG.values())
@@ -288,6 +306,8 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
             "gradient_steps": parts.get("updates") if np.isnan(updates) else int(updates),
             "untrained": float(run.curve.returns[0]) if run.curve else NAN,
             "weight_noise": _noise(run, study.horizons[task]),
+            "first_change": begin,
+            "before_change": _before(run, begin, study.horizons[task]),
         }
         for metric in _METRICS:
             row[metric] = float(metrics.get(metric, Value(NAN)).value)
@@ -300,3 +320,11 @@ def _noise(run: RecordedRun, steps: float) -> float:
     weight = run.logs.get("entropy_weight", np.zeros(0))
     late = weight[(run.steps >= steps / 2) & np.isfinite(weight)] if len(weight) else weight
     return float(np.std(late) / np.mean(late)) if not run.problem and len(late) > 1 and np.mean(late) > 0 else NAN
+
+
+def _before(run: RecordedRun, begin: float, steps: float) -> float:
+    """Mean return of a run in the tenth of its ``steps`` before ``begin``, of its first change."""
+    if run.curve is None:
+        return NAN
+    late = (run.curve.steps > begin - 0.1 * steps) & (run.curve.steps <= begin)
+    return float(np.mean(run.curve.returns[late])) if late.any() else NAN

@@ -18,7 +18,6 @@ from experiments.paper.design import APPENDIX, TASKS
 from experiments.paper.evidence import (
     CARRIERS,
     FEWEST,
-    HAS_LEARNED,
     NOTHING,
     PATTERNS,
     SETTING,
@@ -30,6 +29,7 @@ from experiments.paper.evidence import (
     measure,
     unclear,
 )  # fmt: skip
+from experiments.paper.learned import learned
 from experiments.paper.record import Gathered, method_of, methods_of
 from experiments.study.method import BASELINE as OWN
 from experiments.study.method import Method
@@ -115,7 +115,7 @@ def settings(runs: pl.DataFrame, metric: str = "mean_return") -> Iterator[Settin
       metric: of the contrasts; mean return chooses kappa and the constant.
     """
     for (task, steps, carrier, *_), own in runs.filter(_IN_GRID).group_by(SETTING, maintain_order=True):
-        if _is_complete(own) and _steady(own).select(HAS_LEARNED).item():
+        if _is_complete(own) and learned(_steady(own), "task")["learned"].item():
             yield _setting(task, steps, carrier, own, metric)
 
 

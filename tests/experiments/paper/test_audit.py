@@ -17,7 +17,8 @@ from experiments.paper import audit
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.conditions import HORIZON, LOWER, NO_LOSS, PINNED, POWER, PREMISE, SPARSE
 from experiments.paper.design import TASKS
-from experiments.paper.evidence import CARRIERS, CELL, PATTERNS, ZERO_ACTIONS, Evidence, Side, expected
+from experiments.paper.evidence import CARRIERS, CELL, PATTERNS, Evidence, Side, expected
+from experiments.paper.learned import ZERO_ACTIONS, needed, steps_needed
 from experiments.paper.judge import CONTRADICTED, REPRODUCED, VERDICTS, judge
 from experiments.paper.record import RESULTS, gather, record
 from experiments.report.page import render_html
@@ -64,7 +65,8 @@ def whole(tmp_path_factory):
     curves = pl.concat([make_curves([carrier, f"{carrier}+AES"], every=5_000) for carrier in CARRIERS])
     for family, tasks in TASKS.items():
         for task in tasks:
-            level = ZERO_ACTIONS[task]  # above which agents have to end
+            least = [needed(task, carrier, STEPS) or 0.0 for carrier in ("sac", "ppo")]
+            level = max(ZERO_ACTIONS[task], *least)  # above which agents have to end
             raised = pl.col("return_mean") + level
             own = curves.with_columns(raised, task=pl.lit(task), family=pl.lit(family))
             configure(save(root / task, own), task=task)

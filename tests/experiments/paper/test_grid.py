@@ -11,7 +11,8 @@ import pytest
 from experiments.measure.comparisons import contrasts
 from experiments.measure.stats import detectable
 from experiments.paper import design, early, figures, record, tables
-from experiments.paper.evidence import ZERO_ACTIONS, having
+from experiments.paper.evidence import having
+from experiments.paper.learned import ZERO_ACTIONS
 from experiments.study import store
 from experiments.study.codec import encode
 from experiments.study.method import Method
