@@ -47,6 +47,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         absent={"log_prob": "it reads log_prob, and SQL's sampler is implicit: it has no density"},
         meaning=("hidden", "layer_norm", "gamma", "reward_scale"),
         discrete=discrete.DiscreteSql,
+        exact=("log_prob",),
     ),
     meow=CarrierSpec(
         "MEow",

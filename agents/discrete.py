@@ -158,4 +158,6 @@ class DiscreteSql(_ActionValues, Sql):
         weight = entropy_weight if self.config.schedule_sampler else hyper.reference_weight
         temperature = jnp.asarray(hyper.reward_scale * weight, jnp.float32)
         new = SqlState(critic, polyak(state.target, critic, hyper.tau), opt, temperature)
+        policy = self.policy(new, batch.obs)
+        signals = signals._replace(log_prob=policy.mean(policy.log_probs()))  # exact, as in SAC
         return UpdateOut(new, signals, {"critic_loss": cast(Array, signals.value_loss), "actor_loss": jnp.zeros(())})

@@ -58,7 +58,7 @@ def auto(
     reference: one temperature step per update of the schedule, and a non-finite ``log_prob`` keeps the state.
 
     Args:
-      target_entropy: () nats; usual are minus the number of action dimensions, and 0.98 log A for A discrete actions.
+      target_entropy: () nats; usual are minus the number of action dimensions, and 0.5 to 0.98 log A for A choices.
       auto_learning_rate: () Adam step in log weight.
       auto_initial: () reward per nat, first weight.
 

@@ -36,6 +36,7 @@ class CarrierSpec(NamedTuple):
     episodic: tuple[str, ...] = ()  # fields of its state that belong to unfinished episodes
     #: as `make`, for discrete actions, one-hot rows (A,); None: it refuses them
     discrete: Callable[[int, int, Any], Carrier | OnPolicyCarrier] | None = None
+    exact: tuple[str, ...] = ()  # fields of `absent` that it reports where actions are discrete
     #: optax transformation of gradients, such as ``optax.scale_by_rms()``; None: the carrier's Adam
     optimiser: Any = None
 
@@ -48,6 +49,10 @@ class CarrierSpec(NamedTuple):
     def on_policy(self) -> bool:
         """Whether it learns from complete rollouts, as its class decides."""
         return isinstance(self.make(1, 1, self.config()), OnPolicyCarrier)
+
+    def lacks(self, discrete: bool) -> Mapping[str, str]:
+        """`absent` for one kind of actions."""
+        return {field: reason for field, reason in self.absent.items() if not (discrete and field in self.exact)}
 
     def agent(self, obs_size: int, action_size: int, config: Any, discrete: bool = False) -> Any:
         """The carrier of these sizes, with the optimiser of this entry; ValueError if it does not take it."""

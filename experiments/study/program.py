@@ -132,7 +132,7 @@ class Share:
     @property
     def record(self) -> list[DriftProxy]:
         """Proxies to record in every run, so that any schedule can be replayed later."""
-        factory, absent = self.config.proxy.factory, self.learner.spec.absent
+        factory, absent = self.config.proxy.factory, self.learner.spec.lacks(self.learner.world.discrete)
         fresh = bool(TRACKED & required_signals((*self.kinds, *self.signals)).keys())
         proxies = [
             factory(source=source)
@@ -511,9 +511,10 @@ def _check_row(share: Share, row: Row) -> None:
     used = [each for each in (share.schedule(method), share.signal(method)) if each is not None]
     for each in row.adapted:
         carrier.check_lever(each.factory.name, each.factory.lever, f"carrier '{carrier.name}'")
+    absent = carrier.lacks(share.learner.world.discrete)
     for signal, reader in required_signals(used).items():
-        if signal in carrier.absent:
-            raise ValueError(f"{reader} cannot be used with carrier '{carrier.name}': {carrier.absent[signal]}")
+        if reason := absent.get(signal):
+            raise ValueError(f"{reader} cannot be used with carrier '{carrier.name}': {reason}")
     carrier.check(carrier.hyper()._replace(**{**share.config.settings[carrier.name].hyper, **method.hyper}))
     for schedule in used:
         schedule.factory.check(schedule.options)

@@ -251,6 +251,10 @@ def test_a_schedule_that_a_carrier_cannot_feed_is_refused_with_the_reason(carrie
         assert Plan(config_of(carrier, schedule)).shares
 
 
+def test_discrete_soft_q_learning_has_a_log_probability():
+    assert Plan(config_of("sql", "auto,aes_r_auto", task="grid")).shares
+
+
 def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
     config = config_of("sac,ppo", "baseline,aes", patterns="abrupt", steps=20_000)
     assert (config.vector_steps("sac"), config.vector_steps("ppo")) == (20_000, 2500)
