@@ -91,8 +91,5 @@ def check_optimiser(optimiser: Any) -> None:
         ones = {"kernel": jnp.ones((2, 2)), "bias": jnp.ones(2)}
         steps, _ = optimiser.update(ones, optimiser.init(ones), ones)
         downhill = bool(jnp.sum(steps["kernel"]) < 0.0)
-    if downhill:
-        raise ValueError(
-            "optimiser must leave sign and learning rate to the carrier: optax.scale_by_adam(), not optax.adam(1e-3); "
-            "any other is optax.chain(NAME(learning_rate=1.0), optax.scale(-1.0))"
-        )
+    kind = "without sign and learning rate: optax.scale_by_adam(), or optax.chain(optax.adam(1.0), optax.scale(-1.0))"
+    require(not downhill, "optimiser", kind, optimiser)

@@ -95,19 +95,19 @@ def _legend(plot: Plot) -> dict[str, Look]:
 
 def _panel(axis, panel: Panel, plot: Plot) -> None:
     dress(axis, plot.axis)
+    row = plot.rows[panel.row]
     for line in panel.lines:
         look = plot.looks[line.name]
         if line.y is None:
             for values in line.seeds.values():
-                style = "steps-post" if plot.rows[panel.row].stepped else "default"
-                axis.plot(line.x, values, **stroke(look, 0.8), alpha=0.6, drawstyle=style)
+                axis.plot(line.x, values, **stroke(look, 0.8), alpha=0.6, ds=("default", "steps-post")[row.stepped])
             continue
         if look.strong and line.low is not None and line.high is not None:
             axis.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.13, lw=0)
         axis.plot(line.x, line.y, **stroke(look), alpha=1.0 if look.strong else 0.5)
         at = list(line.regained)
         axis.plot(line.x[at], line.y[at], "o", ms=4.5, mfc="white", mec=look.colour, zorder=3)
-    if plot.rows[panel.row].log:  # plain numbers at 1, 2 and 5 of each decade
+    if row.log:  # plain numbers at 1, 2 and 5 of each decade
         from matplotlib.ticker import LogLocator, NullFormatter
 
         axis.set_yscale("log")

@@ -172,10 +172,7 @@ def _curves(part: _Part, optimum: Mapping[int, np.ndarray]) -> Plot:
 
 
 def _regained(part: _Part, line: Line) -> tuple[int, ...]:
-    """Points of a method's line nearest to its median robust recovery after each change that most seeds recover from.
-
-    Empty without a floor, and where recovery is not defined or seeds change at different steps.
-    """
+    """Points of a line at its median robust recovery from each change; none where undefined, or if seeds differ."""
     runs = [r for key, r in part.study.runs.items() if key[1:4] == (part.task, line.name, part.pattern)]
     changes = {tuple(part.study.changes(run.key)) for run in runs}
     curves, floor = [run.curve for run in runs if run.curve is not None], part.study.floors.get(part.task)

@@ -214,7 +214,7 @@ REFUSED = [
     ({"pattern": "abrubt"}, "did you mean 'abrupt'"),
     ({"task": 3}, r"task must be a registered name, an envs\.Task"),
     ({"task": lambda: None}, "its builder returned NoneType, not a Task"),
-    ({"optimiser": optax.adam(1e-3)}, "optimiser must leave sign and learning rate to the carrier"),
+    ({"optimiser": optax.adam(1e-3)}, "optimiser must be without sign and learning rate"),
     ({"optimiser": optax.rmsprop}, "optimiser must be an optax transformation such as"),
     ({"optimiser": optax.contrib.reduce_on_plateau()}, "optimiser does not work: TypeError"),
     ({"carrier": "ppo", "adaptations": "recent"}, "cannot be used with PPO: it"),
