@@ -1,7 +1,7 @@
 """The registered carriers."""
 
 from aesjax.registry import Registry
-from agents import discrete, meow, ppo, sac, sql
+from agents import crossq, discrete, meow, ppo, sac, sql
 from agents.common.spec import CarrierSpec, check_hyper
 
 CARRIERS: Registry[CarrierSpec] = Registry(
@@ -60,5 +60,17 @@ CARRIERS: Registry[CarrierSpec] = Registry(
             *("flow_hidden", "shift_hidden", "layer_norm", "log_sigma_min", "log_sigma_max", "shift_units"),
             *("gamma", "reference_weight"),
         ),
+    ),
+    crossq=CarrierSpec(
+        "CrossQ",
+        crossq.CrossQ,
+        crossq.CrossQConfig,
+        crossq.CrossQHyper,
+        check_hyper,
+        baseline="auto",
+        meaning=("hidden", "gamma"),
+        sized="sac",
+        joint=True,
+        in_all=False,
     ),
 )

@@ -139,7 +139,7 @@ def _lowered(spec: CarrierSpec, agent: Any, *arguments: Any) -> Any:
         else:
             out = agent.update(before, data, keys[0], jnp.int32(0), **used)
             residuals = {"td_error": agent.td_error(before, data, keys[1], **used)}
-            if out.signals.td_error is not None:
+            if out.signals.td_error is not None and not spec.joint:
                 residuals["update"] = out.signals.td_error
             for values in (agent.q_value(before, data.obs, data.action, **used), residuals["td_error"].reshape(2, -1)):
                 if values.shape != (2, *data.reward.shape):

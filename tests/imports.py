@@ -17,7 +17,7 @@ APART = ROOT / "experiments" / "bench" / "rejax_worker.py"
 #: A room is a folder or a module directly in the package; `__init__` is the package's own front door.
 FLOORS: dict[str, tuple[str, ...]] = {
     "aesjax": ("compiling registry seeding typed types", "factory", "schedules", "adaptations", "__init__"),
-    "agents": ("common", "sac ppo meow", "sql", "discrete", "carriers", "contract train", "__init__"),
+    "agents": ("common", "sac ppo meow", "sql crossq", "discrete", "carriers", "contract train", "__init__"),
     "envs": (
         "core timeline protocols",
         "patterns",

@@ -56,6 +56,41 @@ def _dense(features: int, fan_in: int, name: str | None = None) -> nn.Dense:
 ACTIVATIONS = {"relu": nn.relu, "tanh": nn.tanh, "elu": nn.elu, "gelu": lambda x: nn.gelu(x, approximate=False)}
 
 
+class BatchRenorm(nn.Module):
+    """Batch renormalisation (Ioffe 2017) with the constants of CrossQ (Bhatt et al. 2024)."""
+
+    momentum: float = 0.99  # share of the running statistics that one update keeps
+    r_max: float = 3.0
+    d_max: float = 5.0
+    epsilon: float = 1e-3
+
+    @nn.compact
+    def __call__(self, x: Array, corrected: Array | None = None) -> Array:
+        """Normalised features, (B, F) -> (B, F).
+
+        Args:
+          corrected: None: normalise with the running statistics, which stay. Else () bool: normalise with the
+            statistics of the batch, move the running ones, and if True correct towards them as renormalisation does.
+        """
+        mean = self.variable("batch_stats", "mean", jnp.zeros, x.shape[-1:])
+        var = self.variable("batch_stats", "var", jnp.ones, x.shape[-1:])
+        scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
+        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
+        std = jnp.sqrt(var.value + self.epsilon)
+        if corrected is None:
+            normal = (x - mean.value[None]) / std[None]
+        else:
+            batch_mean, batch_var = jnp.mean(x, 0), jnp.var(x, 0)
+            batch_std = jnp.sqrt(batch_var + self.epsilon)
+            r = jnp.clip(batch_std / std, 1.0 / self.r_max, self.r_max)
+            d = jnp.clip((batch_mean - mean.value) / std, -self.d_max, self.d_max)
+            r, d = jax.lax.stop_gradient((jnp.where(corrected, r, 1.0), jnp.where(corrected, d, 0.0)))
+            normal = (x - batch_mean[None]) / batch_std[None] * r[None] + d[None]
+            mean.value += (1.0 - self.momentum) * (jax.lax.stop_gradient(batch_mean) - mean.value)
+            var.value += (1.0 - self.momentum) * (jax.lax.stop_gradient(batch_var) - var.value)
+        return scale[None] * normal + bias[None]
+
+
 class MLP(nn.Module):
     """Dense layers with an activation between them and a linear output, ``(..., in) -> (..., out)``.
 
@@ -68,19 +103,22 @@ class MLP(nn.Module):
     activation: str = "relu"
     gain: float | None = None
     layer_norm: bool = False  # of the hidden layers, before the activation
+    renorm: bool = False  # `BatchRenorm` of the input and after every activation, to which ``corrected`` goes
 
     @nn.compact
-    def __call__(self, x: Array) -> Array:
+    def __call__(self, x: Array, corrected: Array | None = None) -> Array:
         def layer(features: int, gain: float) -> nn.Dense:
             if self.gain is None:
                 return _dense(features, x.shape[-1])
             return nn.Dense(features, kernel_init=orthogonal(gain))
 
+        x = BatchRenorm()(x, corrected) if self.renorm else x
         for width in self.hidden:
             x = layer(width, 2**0.5)(x)
             x = nn.LayerNorm(epsilon=1e-5)(x) if self.layer_norm else x
             x = ACTIVATIONS[self.activation](x)
             self.sow("intermediates", "hidden", x)  # a no-op unless the caller collects "intermediates"
+            x = BatchRenorm()(x, corrected) if self.renorm else x
         return layer(self.out, self.gain or 1.0)(x) if self.out else x
 
 
@@ -170,14 +208,16 @@ class GaussianActor(nn.Module):
 
     hidden: tuple[int, ...]
     action_size: int
+    renorm: bool = False  # as in `MLP`
 
     @nn.compact
-    def __call__(self, obs: Array) -> Gaussian:
+    def __call__(self, obs: Array, corrected: Array | None = None) -> Gaussian:
         """(..., S) -> mean and log_std, (..., A) each."""
-        x = obs
+        x = BatchRenorm()(obs, corrected) if self.renorm else obs
         for width in self.hidden:
             x = nn.relu(_dense(width, x.shape[-1])(x))
             self.sow("intermediates", "hidden", x)
+            x = BatchRenorm()(x, corrected) if self.renorm else x
         # One matmul for both heads: same function and initial distribution as two linear layers.
         mean, rho = jnp.split(_dense(2 * self.action_size, x.shape[-1])(x), 2, axis=-1)
         return Gaussian(mean, -5.0 + 3.5 * (jnp.tanh(rho) + 1.0))
@@ -187,7 +227,7 @@ def twin(module: type[nn.Module]) -> Callable[..., Any]:
     """Two of ``module`` with separate initial parameters on the same input; parameters and output are stacked."""
     return nn.vmap(
         module,
-        variable_axes={"params": 0, "intermediates": 0},
+        variable_axes={"params": 0, "intermediates": 0, "batch_stats": 0},
         split_rngs={"params": True},
         in_axes=cast(int, None),  # both see the same input; flax types this too narrowly
         out_axes=0,
@@ -200,11 +240,13 @@ class TwinCritic(nn.Module):
 
     hidden: tuple[int, ...]
     layer_norm: bool = False
+    renorm: bool = False  # as in `MLP`
 
     @nn.compact
-    def __call__(self, obs: Array, action: Array) -> Array:
+    def __call__(self, obs: Array, action: Array, corrected: Array | None = None) -> Array:
         """(..., S), (..., A) -> (2, ...); the two critics draw separate initial parameters."""
-        return twin(MLP)(self.hidden, 1, layer_norm=self.layer_norm)(jnp.concatenate([obs, action], -1)).squeeze(-1)
+        net = twin(MLP)(self.hidden, 1, layer_norm=self.layer_norm, renorm=self.renorm)
+        return net(jnp.concatenate([obs, action], -1), corrected).squeeze(-1)
 
 
 class TwinActionValues(nn.Module):

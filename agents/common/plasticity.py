@@ -21,11 +21,19 @@ def refreshed(networks: Sequence[Network], state: Any, fresh: Any, critic: Any, 
     for each in networks:
         steps = {name: by[each.role_of(name)] for name in getattr(state, each.params)["params"]}
         for field in (name for name in (each.params, each.target) if name):
-            old, new = getattr(state, field)["params"], getattr(fresh, field)["params"]
-            moved[field] = {"params": {name: polyak(old[name], new[name], step) for name, step in steps.items()}}
+            moved[field] = _stepped(getattr(state, field), getattr(fresh, field), steps)
         largest = reduce(jnp.maximum, (by[role] for role in sorted({each.role_of(name) for name in steps})))
         moved[each.opt] = restarted(getattr(state, each.opt), getattr(fresh, each.opt), largest)
     return state._replace(**moved)
+
+
+def _stepped(old: Any, new: Any, steps: Any) -> Any:
+    """Variables of a network, of every collection, moved by the step () of their top-level name."""
+
+    def moved(kind: str) -> Any:
+        return {name: polyak(leaf, new[kind][name], steps[name]) for name, leaf in old[kind].items()}
+
+    return {kind: moved(kind) for kind in old}
 
 
 def recycled(
@@ -50,7 +58,7 @@ def recycled(
             return {"params": jax.tree.map(replaced, renew, clear, renewed, old)}
 
         zero = jax.tree.map(jnp.zeros_like, params)
-        changed[each.params] = through(getattr(fresh, each.params)["params"], params)
+        changed[each.params] = getattr(state, each.params) | through(getattr(fresh, each.params)["params"], params)
         changed[each.opt] = _moments(opt, params, partial(through, zero))
     return state._replace(**changed)
 

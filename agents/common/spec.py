@@ -39,6 +39,9 @@ class CarrierSpec(NamedTuple):
     exact: tuple[str, ...] = ()  # fields of `absent` that it reports where actions are discrete
     #: optax transformation of gradients, such as ``optax.scale_by_rms()``; None: the carrier's Adam
     optimiser: Any = None
+    sized: str = ""  # carrier whose presets it takes, as far as it has their settings; "": none but its own
+    joint: bool = False  # an update normalises over its batch, so that each residual of it depends on all rows
+    in_all: bool = True  # part of `--carriers all`
 
     @property
     def name(self) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from agents.common.networks import BatchRenorm
+from agents.crossq import CrossQ
 from agents.discrete import DiscretePpo, DiscreteSac, DiscreteSql
 from agents.ppo import Ppo
 from agents.sac import Sac
@@ -25,7 +27,7 @@ def save(policy: Any, path: Path) -> None:
     if not arrays or np.abs(act(arrays, obs) - np.asarray(policy(obs))).max() > _TOLERANCE:
         raise ValueError(
             f"{policy.method} has no deterministic action that is one pass through a network, so no NumPy file; "
-            "SAC and PPO have one, and SQL on a task with discrete actions, without layer normalisation"
+            "SAC, CrossQ and PPO have one, and SQL on a task with discrete actions, without layer normalisation"
         )
     file = BytesIO()
     np.savez_compressed(file, **arrays)
@@ -41,6 +43,8 @@ def _arrays(carrier: Any, agent: Any, obs_size: int) -> dict[str, Any]:
         if carrier.config.normalise_obs:
             mean, clip = np.asarray(agent.obs_moments.mean, float), carrier.config.normalise_obs
             scale = np.sqrt(np.asarray(agent.obs_moments.var, float) + 1e-8)
+    elif isinstance(carrier, CrossQ):
+        networks, head = [_folded(agent.actor["params"], agent.actor["batch_stats"])], "tanh"
     elif isinstance(carrier, Sac):
         networks, head = [agent.actor["params"]], "one_hot" if isinstance(carrier, DiscreteSac) else "tanh"
     elif isinstance(carrier, DiscreteSql):
@@ -56,3 +60,14 @@ def _arrays(carrier: Any, agent: Any, obs_size: int) -> dict[str, Any]:
         arrays[f"kernel{i}"] = kernel if kernel.ndim == 3 else kernel[None]
         arrays[f"bias{i}"] = bias.reshape(-1, 1, bias.shape[-1])
     return {name: np.asarray(value) for name, value in arrays.items()}
+
+
+def _folded(params: Any, stats: Any) -> dict[str, Any]:
+    """Dense layers into which the normalisation of their inputs by running statistics is multiplied."""
+    layers = {}
+    for i in range(len(stats)):
+        norm, running, dense = params[f"BatchRenorm_{i}"], stats[f"BatchRenorm_{i}"], params[f"Dense_{i}"]
+        factor = np.asarray(norm["scale"] / np.sqrt(running["var"] + BatchRenorm.epsilon), float)
+        shift, kernel = norm["bias"] - running["mean"] * factor, np.asarray(dense["kernel"], float)
+        layers[f"Dense_{i}"] = {"kernel": factor[:, None] * kernel, "bias": dense["bias"] + shift @ kernel}
+    return layers

@@ -444,6 +444,11 @@ def _registered(task: envs.Task) -> bool:
 def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> Settings:
     """One carrier's settings in a preset, updated by the given options."""
     own = sizes.carriers.get(name)
+    if own is None and spec.sized in sizes.carriers:
+        own, known = sizes.carriers[spec.sized], {field.name for field in dataclasses.fields(spec.config)}
+        config = {setting: value for setting, value in own.config.items() if setting in known}
+        hyper = {setting: value for setting, value in own.hyper.items() if setting in spec.hyper._fields}
+        own = dataclasses.replace(own, config=config, hyper=hyper)
     if own is None:
         own = CarrierSettings(spec.weight, num_envs=max(ROLLOUT_ENVS, sizes.num_envs) if spec.on_policy else None)
     num_envs = own.num_envs or sizes.num_envs if study.num_envs is None else study.num_envs

@@ -231,7 +231,8 @@ def warm_of(share: Share, runs: Any) -> Warm | None:
 def widened(agents: Agents, like: Mapping[str, Any], carrier: str, facts: int) -> Agents:
     """Agents with ``facts`` additional observations, whose actions do not depend on them.
 
-    The weights of the new inputs and their Adam moments are 0; their running statistics have mean 0 and variance 1.
+    The weights of the new inputs and their Adam moments are 0; their running statistics have mean 0 and variance 1,
+    and the scale of their normalisation is 1.
     Observations are the first inputs of a network, and the last in MEow's flow.
 
     Args:
@@ -243,7 +244,8 @@ def widened(agents: Agents, like: Mapping[str, Any], carrier: str, facts: int) -
         for axis, (ours, theirs) in enumerate(zip(shape, leaf.shape[1:], strict=False), start=1):
             if ours == theirs + facts:
                 place = [theirs if carrier == "meow" else at] * facts
-                wider[name] = np.insert(leaf, place, float(name.endswith(".var")), axis=axis)
+                one = name.endswith((".var", "['var']", "['scale']")) and not _of_adam(name)
+                wider[name] = np.insert(leaf, place, float(one), axis=axis)
     return agents._replace(leaves=wider)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import envs
+from agents.crossq import CrossQ, CrossQConfig
 from agents.discrete import DiscretePpo, DiscreteSac, DiscreteSql
 from agents.meow import Meow
 from agents.ppo import Ppo, PpoConfig
@@ -31,9 +32,12 @@ SMALL = (16, 16)
 
 
 def policy_of(carrier, task, tmp_path):
-    """A policy with initial parameters; PPO has seen observations far from the unit scale."""
+    """A policy with initial parameters; PPO and CrossQ have statistics far from the unit scale."""
     on_policy = isinstance(carrier, Ppo)
     agent = carrier.init(jax.random.key(0), *([1] if on_policy else []))
+    if isinstance(carrier, CrossQ):
+        stats = {"batch_stats": jax.tree.map(lambda x: x + 3.0, agent.actor["batch_stats"])}
+        agent = agent._replace(actor=agent.actor | stats)
     if on_policy:
         agent, _ = carrier.observe(agent, 3.0 + 5.0 * jax.random.normal(jax.random.key(1), (64, carrier.obs_size)))
     world = World(envs.make(task), 100)
@@ -49,6 +53,7 @@ def sized(carrier, task, config=None):
     ("carrier", "task"),
     [
         sized(Sac, "toy", SacConfig(SMALL)),
+        sized(CrossQ, "toy", CrossQConfig(SMALL)),
         *(sized(Ppo, "toy", PpoConfig(hidden=SMALL, activation=name)) for name in ("relu", "tanh", "elu", "gelu")),
         sized(Ppo, "toy", PpoConfig(hidden=SMALL, shared=True, normalise_obs=0.0)),
         sized(DiscreteSac, "grid", SacConfig(SMALL)),

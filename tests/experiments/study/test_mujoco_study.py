@@ -26,7 +26,7 @@ def study(task="hopper", **options):
 @pytest.mark.parametrize("preset", ["mujoco-quick", "mujoco-paper", "mujoco-warm"])
 def test_every_preset_builds_every_carrier_on_every_task(task, preset):
     config = study(task, carriers="all", schedules="baseline,aes,aes_r", preset=preset)
-    assert config.carriers == tuple(CARRIERS)
+    assert config.carriers == tuple(name for name, spec in CARRIERS.items() if spec.in_all)
     assert Plan(config).shares
     assert config_from_json(config.to_json()) == config
     for carrier in config.carriers:
