@@ -73,7 +73,8 @@ class Levers(NamedTuple):
     refresh: Array | None = None  # () float32 in [0, 1], step of the critic's parameters towards fresh ones; 0: none
     refresh_actor: Array | None = None  # () float32 in [0, 1], step of the actor's parameters; present if `refresh` is
     rate: Array | None = None  # () float32, factor of every learning rate
-    refresh_units: Array | None = None  # () float32, share of a layer's activity up to which units are reset; 0: none
+    recency: Array | None = None  # () float32, scale of sampling weights exp(-age / scale), transitions; inf: uniform
+    isometry: Array | None = None  # () float32 in [0, 1], step of hidden kernels to their nearest isometry; 0: none
     updates: Array | None = None  # () float32 >= 1, gradient steps per vector step; a fraction: the chance of one more
 
 

@@ -25,7 +25,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         baseline="fixed",
         absent={"fresh_critic_drift": "its update batch is its newest transitions; use source 'update'"},
         unturned={
-            "window": "it has no replay: each rollout is dropped after the updates on it",
+            **dict.fromkeys(("window", "recency"), "it has no replay: each rollout is dropped after the updates on it"),
             "updates": "'epochs' and 'minibatches' set the number of its gradient steps",
         },
         weight=0.01,  # of the normalised reward

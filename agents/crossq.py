@@ -21,7 +21,6 @@ from agents.common.networks import Gaussian, GaussianActor, TwinCritic
 from agents.common.optim import descend
 from agents.sac import Sac, actor_loss, critic_loss, soft_target
 
-
 ADAM = optax.scale_by_adam(b1=0.5)
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from aesjax.types import Array
 from agents.common.carrier import Network, Transition, UpdateOut
 from agents.common.networks import MLP, ActorCritic, Categorical, TwinActionValues
-from agents.common.optim import Networks, polyak
+from agents.common.optim import Networks, begin, polyak
 from agents.ppo import Ppo
 from agents.sac import Sac
 from agents.sql import Sql, SqlHyper, soft_target
@@ -60,13 +60,13 @@ class DiscreteSac(_ActionValues, Sac):
     def actor(self) -> Any:
         return MLP(self.config.hidden, self.action_size)
 
-    @property
-    def networks(self) -> tuple[Network, ...]:
-        alone = lambda obs, action: (obs,)  # noqa: E731
-        return tuple(network._replace(inputs=alone) for network in super().networks)
-
     def policy(self, params: Any, obs: Array) -> Any:
         return Categorical(cast(Array, self.actor.apply(params, obs)))
+
+    def init(self, key: Array) -> Networks:
+        key_actor, key_critic = jax.random.split(key)
+        obs = jnp.zeros((1, self.obs_size))
+        return begin(self.actor.init(key_actor, obs), self.critic.init(key_critic, obs), self.optimiser)
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:
         return self.policy(state.actor, obs).sample(key)
@@ -122,7 +122,7 @@ class DiscreteSql(_ActionValues, Sql):
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        return (Network(self.critic, "critic", lambda obs, action: (obs,), "critic", "critic_opt", "target"),)
+        return (Network("critic", "critic", "critic_opt", "target"),)
 
     def policy(self, state: SqlState, obs: Array) -> Categorical:
         return Categorical(jnp.min(self.all_values(state.critic, obs), 0) / state.temperature)

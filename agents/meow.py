@@ -122,7 +122,7 @@ class Meow(Carrier):
     @property
     def networks(self) -> tuple[Network, ...]:
         """The flow, which is both actor and critic."""
-        return (Network(self.flow, "critic", lambda obs, action: (obs, action), target="target"),)
+        return (Network("critic", target="target"),)
 
     def apply(self, params: Any, method: str, *args: Any) -> Any:
         return self.flow.apply(params, *args, method=method)

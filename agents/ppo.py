@@ -158,7 +158,7 @@ class Ppo(OnPolicyCarrier):
     @property
     def networks(self) -> tuple[Network, ...]:
         """Policy and value, the trunk counted with the value."""
-        return (Network(self.net, "actor", lambda obs, action: (obs,), heads={"value": "critic", "trunk": "critic"}),)
+        return (Network("actor", heads={"value": "critic", "trunk": "critic"}),)
 
     def apply(self, params: Any, obs: Array) -> tuple[Normal | Categorical, Array]:
         """Policy and value (...)."""

@@ -86,10 +86,7 @@ class Sac(Carrier):
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        return (
-            Network(self.actor, "actor", lambda obs, action: (obs,), "actor", "actor_opt"),
-            Network(self.critic, "critic", lambda obs, action: (obs, action), "critic", "critic_opt", "target"),
-        )
+        return Network("actor", "actor", "actor_opt"), Network("critic", "critic", "critic_opt", "target")
 
     def policy(self, params: Any, obs: Array) -> Gaussian:
         return cast(Gaussian, self.actor.apply(params, obs))
@@ -102,9 +99,9 @@ class Sac(Carrier):
         return cast(Array, self.critic.apply(params, obs, action))
 
     def init(self, key: Array) -> Networks:
+        key_actor, key_critic = jax.random.split(key)
         obs, action = jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size))
-        pairs = zip(self.networks, jax.random.split(key), strict=True)
-        actor, critic = (network.net.init(own, *network.inputs(obs, action)) for network, own in pairs)
+        actor, critic = self.actor.init(key_actor, obs), self.critic.init(key_critic, obs, action)
         return begin(actor, critic, self.optimiser)
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:

@@ -115,12 +115,8 @@ class Sql(Carrier):
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Sampler, evaluated at zero noise, and critics."""
-        quiet = lambda obs, action: (jnp.concatenate([obs, jnp.zeros_like(action)], -1),)  # noqa: E731
-        return (
-            Network(self.actor, "actor", quiet, "actor", "actor_opt"),
-            Network(self.critic, "critic", lambda obs, action: (obs, action), "critic", "critic_opt", "target"),
-        )
+        """Sampler and critics."""
+        return Network("actor", "actor", "actor_opt"), Network("critic", "critic", "critic_opt", "target")
 
     def sampler(self, params: Any, obs: Array, noise: Array) -> Array:
         """Implicit policy ``a = tanh(f(s, xi))`` for standard normal ``xi``, (..., S), (..., A) -> (..., A)."""

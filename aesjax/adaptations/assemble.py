@@ -7,14 +7,20 @@ import jax.numpy as jnp
 
 from aesjax import schedules
 from aesjax.adaptations.controls import Played
-from aesjax.adaptations.rules import Adaptation, Now, Supply
+from aesjax.adaptations.rules import ONCE, Adaptation, Now, Supply
 from aesjax.schedules import SCHEDULES, Schedule, aes_r
 from aesjax.types import AdaptationState, Array, DriftAdaptation, Levers, Signals
 
 #: Lever values without effect.
-NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0, updates=1.0)  # type: ignore
+NEUTRAL = Levers(  # type: ignore
+    window=jnp.inf, recency=jnp.inf, rate=1.0, updates=1.0, **dict.fromkeys(ONCE, 0.0)
+)
 #: Rules that combine two adaptations of one lever; of the others the larger value is in force.
-_JOIN: dict[str, Callable[[Array, Array], Array]] = {"window": jnp.minimum, "rate": jnp.multiply}
+_JOIN: dict[str, Callable[[Array, Array], Array]] = {
+    "window": jnp.minimum,
+    "recency": jnp.minimum,
+    "rate": jnp.multiply,
+}
 
 
 def driver_of(schedule: Schedule, adaptations: Sequence[Adaptation], given: Schedule | None = None) -> Schedule | None:
@@ -74,7 +80,6 @@ def together(
         name for name, value in (Levers() if played is None else played.levers)._asdict().items() if value is not None
     }
     used |= {"refresh_actor"} if "refresh" in used else set()
-    used |= {"refresh_units"} if any(each.factory.units for each in adaptations) else set()
     neutral = Levers(**{k: jnp.float32(v) for k, v in NEUTRAL._asdict().items() if k in used})
     updates = jnp.asarray(updates, jnp.float32)
 
@@ -104,7 +109,9 @@ def together(
         if values["window"] is not None:
             narrow = values["window"] < stored
             values["window"] = jnp.where(narrow, jnp.maximum(values["window"], supply.floor), jnp.inf)
-        for lever in ("refresh", "refresh_actor", "refresh_units"):  # stays due until it is done
+        if values["recency"] is not None:
+            values["recency"] = jnp.maximum(values["recency"], supply.floor / 2.0)
+        for lever in ONCE:  # stays due until it is done
             if values[lever] is not None:
                 values[lever] = jnp.maximum(values[lever], getattr(state.levers, lever))
         return AdaptationState(Levers(**values), ratio, stored, count, ticked, tuple(memories))
@@ -126,7 +133,7 @@ def _playing(values: dict[str, Any], played: Played, count: Array, stored: Array
     for lever, values_of in played.levers._asdict().items():
         if values_of is not None:
             value = values_of[at]
-            value = value * stored if lever == "window" else value
-            value = jnp.where(begins, value, 0.0) if lever.startswith("refresh") else value
+            value = value * stored if lever in ("window", "recency") else value
+            value = jnp.where(begins, value, 0.0) if lever in ONCE else value
             values[lever] = jnp.where(played.on > 0, value, values[lever])
     return values

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.adaptations.assemble import NEUTRAL
-from aesjax.adaptations.rules import AdaptationFactory, Now, Supply
+from aesjax.adaptations.rules import SCALE, AdaptationFactory, Now, Supply
 from aesjax.compiling import jit
 from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, SHARE, Range
 from aesjax.schedules.schedule import working
@@ -18,6 +18,7 @@ _SUPPLY = Supply(stored=400.0, arriving=4.0, capacity=5000.0, floor=20.0)
 #: Ranges of levers; the others are shares.
 _ALLOWED = {
     "window": Range(0.0, text="positive (inf: all transitions)", open_low=True, infinite=True),
+    "recency": SCALE,
     "rate": NOT_NEGATIVE,
     "updates": AT_LEAST_1,
 }
@@ -40,7 +41,7 @@ def check_adaptation(adaptation: Any) -> None:
     """
     made = (adaptation() if isinstance(adaptation, AdaptationFactory) else adaptation).filled()
     factory, options, name = made.factory, jax.tree.map(jnp.float32, made.given), f"adaptation '{made.factory.name}'"
-    own = {factory.lever, "refresh_actor", "refresh_units"} if factory.lever == "refresh" else {factory.lever}
+    own = {factory.lever, "refresh_actor"} if factory.lever == "refresh" else {factory.lever}
 
     def levers(ratios: Array) -> dict[str, Array]:
         def step(carry: Any, ratio: Array) -> Any:

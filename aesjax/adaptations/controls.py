@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.adaptations.rules import ONCE
 from aesjax.registry import Registry
 from aesjax.types import Levers
 
@@ -17,7 +18,7 @@ class Played(NamedTuple):
     on: Any  # () float32; 0: the run follows its own schedule and adaptations
     stride: Any  # () int32, updates per sample
     weight: Any  # (n,) float32, entropy weight; reward per nat
-    levers: Levers = Levers()  # (n,) float32 each; window as a share of the replay, refresh where it was due
+    levers: Levers = Levers()  # (n,) float32 each; window and recency as shares of the replay, refresh where it was due
 
 
 class ControlSpec(NamedTuple):
@@ -35,7 +36,7 @@ def _constant_at_mean(record: Played, *_: Any) -> Played:
         return np.full(length, np.mean(values), np.float32)
 
     events = np.zeros(length, bool)
-    for values in (record.levers.refresh, record.levers.refresh_units):
+    for values in (record.levers.refresh, record.levers.isometry):
         events |= False if values is None else np.asarray(values) > 0
 
     def spaced(values: Any) -> np.ndarray:
@@ -44,7 +45,7 @@ def _constant_at_mean(record: Played, *_: Any) -> Played:
         return even
 
     turned = {name: value for name, value in record.levers._asdict().items() if value is not None}
-    levers: dict[str, Any] = {name: spaced(x) if name.startswith("refresh") else held(x) for name, x in turned.items()}
+    levers: dict[str, Any] = {name: spaced(x) if name in ONCE else held(x) for name, x in turned.items()}
     return record._replace(weight=held(record.weight), levers=Levers(**levers))
 
 

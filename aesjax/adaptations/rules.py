@@ -12,8 +12,17 @@ from aesjax.factory import AT_LEAST_1, FINITE, NOT_NEGATIVE, SHARE, Factory, Mad
 from aesjax.registry import Registry
 from aesjax.types import Array, Levers
 
-LEVERS = ("window", "refresh", "rate", "updates")  # of an adaptation; a schedule adjusts the entropy weight
+LEVERS = (
+    "window",
+    "recency",
+    "refresh",
+    "isometry",
+    "rate",
+    "updates",
+)  # of an adaptation; a schedule adjusts the entropy weight
 
+#: Fields of `Levers` that are due at single updates, until they are done.
+ONCE = ("refresh", "refresh_actor", "isometry")
 MOST_UPDATES = 64  # gradient steps per vector step
 
 _NEVER = 2**31 - 2  # as long as any run, so that `since + 1` is an int32
@@ -76,11 +85,10 @@ class AdaptationFactory(Factory):
     kind = "adaptation"
     other_range = FINITE
     static = ("now", "memory")
-    traits = ("lever", "uses_signal", "units")
+    traits = ("lever", "uses_signal")
 
     lever: str  # of `LEVERS`
     uses_signal: bool = True  # False: depends on the update count alone
-    units: bool = False  # re-initialises single units, not complete networks
     start: Callable[[], Any] = field(default=tuple, repr=False)  # memory before the first update
 
     def __call__(self, **given: Any) -> "Adaptation":
@@ -109,7 +117,6 @@ def as_adaptation(
     name: str | None = None,
     start: Callable[[], Any] = tuple,
     uses_signal: bool = True,
-    units: bool = False,
     ranges: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., tuple[Levers, Any]]], AdaptationFactory]:
     """Decorator that turns a rule ``(now, memory, *, options) -> (Levers, memory)`` into an adaptation's factory.
@@ -120,7 +127,6 @@ def as_adaptation(
       lever: of `LEVERS`, the one that the rule adjusts.
       start: memory before the first update.
       uses_signal: False if the rule depends on the update count alone.
-      units: the rule re-initialises single units, not complete networks.
       ranges: allowed values of options, both ends included.
 
     Raises:
@@ -128,7 +134,7 @@ def as_adaptation(
     """
     if lever not in LEVERS:
         raise ValueError(f"an adaptation adjusts one of {', '.join(LEVERS)}; got '{lever}'")
-    traits = {"start": start, "lever": lever, "uses_signal": uses_signal, "units": units}
+    traits = {"start": start, "lever": lever, "uses_signal": uses_signal}
     return AdaptationFactory.of(None, name, ranges, **traits)
 
 
@@ -136,7 +142,13 @@ _POWER = {"power": NOT_NEGATIVE}
 _ALARM = {"threshold": AT_LEAST_1, "rest": SHARE}
 _SHARES = {"strength": SHARE, "actor": SHARE}
 _CYCLE = {"cycle": AT_LEAST_1}
+SCALE = Range(0.0, text="positive (inf: uniform)", open_low=True, infinite=True)
 _UPDATES = {"updates": Range(1.0, MOST_UPDATES), "span": SHARE}
+
+
+def _due(now: Now, every: Array) -> Array:
+    """Whether a fixed interval, () share of the planned updates, ends at this update."""
+    return now.count % jnp.maximum(every * now.updates, 1.0).astype(jnp.int32) == 0
 
 
 @as_adaptation(lever="window", ranges=_POWER)
@@ -160,6 +172,18 @@ def forget(now: Now, memory: Alarm, *, threshold: Any = 1.5, rest: Any = 0.02) -
 def recent(now: Now, memory: Any, *, share: Any = 0.25) -> tuple[Levers, Any]:
     """Baseline: always sample from the newest share of the replay."""
     return Levers(window=share * now.supply.capacity), memory
+
+
+@as_adaptation(lever="recency", uses_signal=False, ranges={"share": SCALE})
+def geometric(now: Now, memory: Any, *, share: Any = 0.25) -> tuple[Levers, Any]:
+    """Baseline: sample with weights that decay with age (truncated geometric).
+
+    Of n stored transitions that of age i, 0 for the newest, has the weight ``exp(-i / m)``, m = share * capacity / 2.
+    Far below n, m is the mean age, that of `recent` with this share, and e m the effective size (exp of the entropy of
+    the weights), 1.36 times the window of `recent`. Korniak et al. 2026 (arXiv 2605.10236). Deviation: m is at least
+    half the smallest window.
+    """
+    return Levers(recency=share * now.supply.capacity / 2.0), memory
 
 
 @as_adaptation(lever="window", uses_signal=False, ranges={"eta": SHARE, **_CYCLE})
@@ -194,20 +218,33 @@ def reset(now: Now, memory: Any, *, strength: Any = 1.0, actor: Any = 1.0, every
 
     Every ``every`` of the planned updates; 0.1 and 0.2 hit the change points of five segments.
     """
-    period = jnp.maximum(every * now.updates, 1.0).astype(jnp.int32)
-    step = jnp.where(now.count % period == 0, strength, 0.0)
+    step = jnp.where(_due(now, every), strength, 0.0)
     return Levers(refresh=step, refresh_actor=actor * step), memory
 
 
-@as_adaptation(lever="refresh", uses_signal=False, units=True, ranges={"dormant": SHARE, **_CYCLE})
-def redo(now: Now, memory: Any, *, dormant: Any = 0.025, cycle: Any = 1000.0) -> tuple[Levers, Any]:
-    """Baseline: recycle dormant units at fixed intervals (ReDo).
+@as_adaptation(lever="isometry", start=quiet, ranges={"strength": SHARE, **_ALARM})
+def fire(
+    now: Now, memory: Alarm, *, strength: Any = 1.0, threshold: Any = 1.5, rest: Any = 0.02
+) -> tuple[Levers, Alarm]:
+    """When the ratio rises above the threshold, move hidden kernels to their nearest isometry (FIRE).
 
-    Every ``cycle`` updates, those whose activity is at most ``dormant`` of their layer's mean.
+    Frobenius-isometry reinitialisation, Han et al. 2026 (arXiv 2602.08040). Deviations: last layers stay, as they have
+    the scale of the values; targets move as well; Adam restarts.
+
+    Args:
+      strength: () step towards the isometry; 1: all of it, as published.
     """
-    due = now.count % jnp.maximum(cycle, 1.0).astype(jnp.int32) == 0
-    zero = jnp.zeros(())
-    return Levers(refresh=zero, refresh_actor=zero, refresh_units=jnp.where(due, dormant, 0.0)), memory
+    rings, memory = at_alarm(now, memory, threshold, rest)
+    return Levers(isometry=jnp.where(rings, strength, 0.0)), memory
+
+
+@as_adaptation(lever="isometry", uses_signal=False, ranges={"strength": SHARE, "every": SHARE})
+def fire_reset(now: Now, memory: Any, *, strength: Any = 1.0, every: Any = 0.1) -> tuple[Levers, Any]:
+    """Baseline: as `fire`, at fixed intervals.
+
+    Every ``every`` of the planned updates; 0.1 and 0.2 hit the change points of five segments.
+    """
+    return Levers(isometry=jnp.where(_due(now, every), strength, 0.0)), memory
 
 
 @as_adaptation(lever="rate", ranges=_POWER)
@@ -243,6 +280,5 @@ def utd(now: Now, memory: Any, *, updates: Any = 4.0, span: Any = 1.0, every: An
     return Levers(updates=jnp.where(within, updates, 1.0)), memory
 
 
-ADAPTATIONS: Registry[AdaptationFactory] = Registry(
-    "adaptation", **{each.name: each for each in (window, forget, refresh, rate, recent, ere, reset, redo, burst, utd)}
-)
+_ALL = (window, forget, refresh, fire, rate, recent, geometric, ere, reset, fire_reset, burst, utd)
+ADAPTATIONS: Registry[AdaptationFactory] = Registry("adaptation", **{each.name: each for each in _ALL})

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from aesjax.adaptations import MOST_UPDATES
+from aesjax.adaptations import MOST_UPDATES, ONCE
 from aesjax.schedules.rule import Mean, running_mean
 from aesjax.seeding import stream
 from aesjax.types import Array, Levers
+from agents.common.buffer import effective_size
 from agents.common.carrier import Carrier, OnPolicyCarrier
-from agents.common.plasticity import recycled, refreshed
+from agents.common.plasticity import isometric, refreshed
 
 
 class Coupling(NamedTuple):
@@ -33,10 +34,15 @@ def levers_of(state: Any) -> Levers:
     return Levers() if state.adaptation is None else state.adaptation.levers
 
 
+def refreshes(state: Any) -> bool:
+    """Whether the program has runs whose parameters are refreshed."""
+    return any(value is not None for value in (levers_of(state).refresh, levers_of(state).isometry))
+
+
 def check(state: Any, carrier: Carrier | OnPolicyCarrier) -> None:
     """Raise a ValueError for a refresh without `networks`, or several gradient steps without a replay."""
     levers = levers_of(state)
-    if levers.refresh is not None and not carrier.networks:
+    if refreshes(state) and not carrier.networks:
         raise ValueError(f"a refresh of parameters needs a carrier with `networks`; {type(carrier).__name__} has none")
     if levers.updates is not None and isinstance(carrier, OnPolicyCarrier):
         raise ValueError("several gradient steps per vector step need a replay, which an on-policy carrier lacks")
@@ -96,8 +102,10 @@ def in_force(state: Any) -> dict[str, Array]:
         return {}
     now, levers = state.adaptation, state.adaptation.levers
     logs = {"response_ratio": now.ratio}
-    if levers.window is not None:  # as a share of the stored transitions
-        logs |= {"window_share": jnp.minimum(levers.window, now.stored) / now.stored}
+    if levers.window is not None or levers.recency is not None:  # effective size of the sampling distribution
+        size = now.stored if levers.window is None else jnp.minimum(levers.window, now.stored)
+        size = size if levers.recency is None else effective_size(levers.recency, size)
+        logs |= {"window_share": size / now.stored}
     if levers.rate is not None:
         logs |= {"rate_factor": levers.rate}
     return logs
@@ -108,22 +116,23 @@ def refresh(
     carrier: Carrier | OnPolicyCarrier,
     init: Callable[[Array], Any],
     key: Array,
-    look: Callable[[Array], tuple[Array, Array]],
 ) -> tuple[Any, dict[str, Array]]:
     """State after a due refresh of parameters, and the number of refreshes.
 
-    ``init`` maps a key to a new agent, ``look`` to the observations and actions on which dormant units are found.
+    ``init`` maps a key to a new agent.
     """
     levers = levers_of(state)
-    if levers.refresh is None:
+    if not refreshes(state):
         return state, {}
-    fresh, done = init(stream(key, "refresh")), {"refresh": 0.0, "refresh_actor": 0.0}
-    moved = refreshed(carrier.networks, state.agent, fresh, levers.refresh, levers.refresh_actor)
-    due = levers.refresh > 0
-    if levers.refresh_units is not None:
-        moved = recycled(carrier.networks, moved, fresh, *look(stream(key, "recycle")), levers.refresh_units)
-        due, done = due | (levers.refresh_units > 0), done | {"refresh_units": 0.0}
+    fresh, moved, due = init(stream(key, "refresh")), state.agent, jnp.bool_(False)
+    if levers.refresh is not None:
+        moved = refreshed(carrier.networks, moved, fresh, levers.refresh, levers.refresh_actor)
+        due |= levers.refresh > 0
+    if levers.isometry is not None:
+        moved = isometric(carrier.networks, moved, fresh, levers.isometry)
+        due |= levers.isometry > 0
     agent = jax.tree.map(lambda new, old: jnp.where(due, new, old), moved, state.agent)
-    levers = levers._replace(**{name: jnp.float32(zero) for name, zero in done.items()})
+    done = {name: jnp.float32(0.0) for name in ONCE if getattr(levers, name) is not None}
+    levers = levers._replace(**done)
     state = state._replace(agent=agent, adaptation=state.adaptation._replace(levers=levers))
     return state, {"refreshes": due.astype(jnp.float32)}

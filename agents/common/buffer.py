@@ -62,11 +62,19 @@ def add(replay: Replay, batch: Transition, step: Array, stored: Array | None = N
 
 
 def sample(
-    replay: Replay, key: Array, batch_size: int, step: Array, num_envs: int, newest: Array | None = None
+    replay: Replay,
+    key: Array,
+    batch_size: int,
+    step: Array,
+    num_envs: int,
+    newest: Array | None = None,
+    recency: Array | None = None,
 ) -> Array:
-    """Sample ``batch_size`` packed rows uniformly, with replacement, from the transitions stored after ``step``.
+    """Sample ``batch_size`` packed rows, with replacement, from the transitions stored after ``step``.
 
-    With () ``newest`` >= 1 only the ``newest`` most recent transitions are drawn; inf draws the same rows as None.
+    Args:
+      newest: () >= 1, only so many of the most recent transitions are drawn; inf draws the same rows as None.
+      recency: () > 0, a transition has the weight ``exp(-age / recency)``; inf or None: all have the same.
     """
     capacity = replay.rows.shape[0]
     filled = jnp.minimum(step + 1, capacity // num_envs) * num_envs
@@ -76,9 +84,35 @@ def sample(
     filled = filled.astype(jnp.uint32)
     # One draw of 32 bits where `randint` takes three; its bias, filled / 2^32, is below 1e-3 for a million rows.
     draws = jax.random.bits(key, (batch_size,), jnp.uint32)
-    if newest is None:
+    if newest is None and recency is None:
         return replay.rows[draws % filled]
-    narrow = newest < filled.astype(jnp.float32)
-    count = jnp.where(narrow, newest, 1.0).astype(jnp.uint32)
-    first = jnp.where(narrow, end.astype(jnp.uint32) + filled - count, 0)
-    return replay.rows[(first + draws % jnp.where(narrow, count, filled)) % filled]
+    end, count, first = end.astype(jnp.uint32), filled, jnp.uint32(0)
+    if newest is not None:
+        narrow = newest < filled.astype(jnp.float32)
+        count = jnp.where(narrow, newest, 1.0).astype(jnp.uint32)
+        first = jnp.where(narrow, end + filled - count, 0)
+        count = jnp.where(narrow, count, filled)
+    place = first + draws % count
+    if recency is not None:
+        place = jnp.where(jnp.isinf(recency), place, end + filled - 1 - geometric_ages(draws, recency, count))
+    return replay.rows[place % filled]
+
+
+def geometric_ages(draws: Array, scale: Array, count: Array) -> Array:
+    """Ages 0 to ``count - 1`` with probabilities proportional to ``exp(-age / scale)``, by the inverse of their sum.
+
+    Args:
+      draws: (B,) uint32, random bits; scale: () > 0; count: () uint32.
+    """
+    share = (draws >> 8).astype(jnp.float32) / 2.0**24
+    scale = jnp.where(jnp.isinf(scale), 1.0, scale)
+    ages = -scale * jnp.log1p(share * jnp.expm1(-count.astype(jnp.float32) / scale))
+    return jnp.minimum(ages.astype(jnp.uint32), count - 1)
+
+
+def effective_size(scale: Array, count: Array) -> Array:
+    """Exponential of the entropy of `geometric_ages` of () ``scale`` and float32 ``count``; of inf it is ``count``."""
+    finite = jnp.where(jnp.isinf(scale), 1.0, scale)
+    newest = jnp.expm1(-1.0 / finite) / jnp.expm1(-count / finite)
+    mean_age = 1.0 / jnp.expm1(1.0 / finite) - count / jnp.expm1(count / finite)
+    return jnp.where(jnp.isinf(scale), count, jnp.exp(mean_age / finite) / newest)

@@ -1,7 +1,7 @@
 """The carrier interface: pure functions that never hold an entropy weight of their own."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -41,11 +41,9 @@ class UpdateOut(NamedTuple):
 
 
 class Network(NamedTuple):
-    """One network of a carrier: its state fields, role and inputs."""
+    """One network of a carrier: its role and state fields."""
 
-    net: Any  # flax module that sows its hidden activations as "hidden"
     role: str  # "critic" or "actor"
-    inputs: Callable[[Array, Array], tuple[Array, ...]]  # obs (B, S), action (B, A) -> arguments of the network
     params: str = "params"
     opt: str = "opt"
     target: str | None = None  # None: it has no target parameters
@@ -70,7 +68,7 @@ class Algorithm(ABC):
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Networks that can be refreshed and recycled (`agents.common.plasticity`)."""
+        """Networks that can be refreshed (`agents.common.plasticity`)."""
         return ()
 
     @abstractmethod

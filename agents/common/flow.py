@@ -47,7 +47,6 @@ class Perceptron(nn.Module):
             if self.layer_norm:
                 x = nn.LayerNorm(epsilon=1e-5)(x)
             x = Swish()(x)
-            self.sow("intermediates", "hidden", x)
             if masks is not None:
                 x = x * masks[index]
         return self._dense(self.out, x.shape[-1])(x)

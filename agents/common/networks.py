@@ -117,7 +117,6 @@ class MLP(nn.Module):
             x = layer(width, 2**0.5)(x)
             x = nn.LayerNorm(epsilon=1e-5)(x) if self.layer_norm else x
             x = ACTIVATIONS[self.activation](x)
-            self.sow("intermediates", "hidden", x)  # a no-op unless the caller collects "intermediates"
             x = BatchRenorm()(x, corrected) if self.renorm else x
         return layer(self.out, self.gain or 1.0)(x) if self.out else x
 
@@ -216,7 +215,6 @@ class GaussianActor(nn.Module):
         x = BatchRenorm()(obs, corrected) if self.renorm else obs
         for width in self.hidden:
             x = nn.relu(_dense(width, x.shape[-1])(x))
-            self.sow("intermediates", "hidden", x)
             x = BatchRenorm()(x, corrected) if self.renorm else x
         # One matmul for both heads: same function and initial distribution as two linear layers.
         mean, rho = jnp.split(_dense(2 * self.action_size, x.shape[-1])(x), 2, axis=-1)
@@ -227,7 +225,7 @@ def twin(module: type[nn.Module]) -> Callable[..., Any]:
     """Two of ``module`` with separate initial parameters on the same input; parameters and output are stacked."""
     return nn.vmap(
         module,
-        variable_axes={"params": 0, "intermediates": 0, "batch_stats": 0},
+        variable_axes={"params": 0, "batch_stats": 0},
         split_rngs={"params": True},
         in_axes=cast(int, None),  # both see the same input; flax types this too narrowly
         out_axes=0,

@@ -65,7 +65,7 @@ class OffPolicy(Loop):
 
     def train(self, state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
         """Run one training interval from vector step ``step`` on, and return its metrics."""
-        interval, refreshes = self.config.interval, adapting.levers_of(state).refresh is not None
+        interval, refreshes = self.config.interval, adapting.refreshes(state)
         steps = step + jnp.arange(interval, dtype=jnp.int32)
         key = stream(jax.random.key(run.seed), "train")
         words = loop.step_keys(key, steps, 6 if state.model is None else 7)
@@ -86,13 +86,8 @@ class OffPolicy(Loop):
     def block(self, state: RunState, run: Run, key: Array, steps: Array, *inputs: Any) -> Any:
         """Run vector steps ``steps`` (n,) in order, then a due refresh of parameters."""
         state, outputs = jax.lax.scan(lambda state, now: self.step(state, run, *now), state, (steps, *inputs))
-
-        def look(key: Array) -> tuple[Array, Array]:
-            rows = self.sample(state, key, steps[-1])
-            return rows.obs, rows.action
-
         last = jax.random.fold_in(key, steps[-1])
-        state, refreshes = adapting.refresh(state, self.carrier, self.carrier.init, last, look)
+        state, refreshes = adapting.refresh(state, self.carrier, self.carrier.init, last)
         return state, outputs, refreshes
 
     def step(
@@ -197,10 +192,11 @@ class OffPolicy(Loop):
         )
 
     def batch(self, state: RunState, key: Array, step: Array) -> Transition:
-        """Update batch, drawn from the newest transitions if the adaptations require it."""
-        return self.sample(state, key, step, adapting.levers_of(state).window)
+        """Update batch, drawn from newer transitions if the adaptations require it."""
+        levers = adapting.levers_of(state)
+        return self.sample(state, key, step, levers.window, levers.recency)
 
-    def sample(self, state: RunState, key: Array, step: Array, newest: Array | None = None) -> Transition:
-        """Transitions (B,), uniform over the replay or over its ``newest`` most recent entries."""
-        rows = buffer.sample(state.replay, key, self.carrier.config.batch_size, step, self.config.num_envs, newest)
+    def sample(self, state: RunState, key: Array, step: Array, *newest: Array | None) -> Transition:
+        """Transitions (B,), uniform over the replay or as ``newest``, further arguments of `buffer.sample`, weighs."""
+        rows = buffer.sample(state.replay, key, self.carrier.config.batch_size, step, self.config.num_envs, *newest)
         return buffer.unpack(rows, self.world.obs_size, self.world.action_size)

@@ -83,9 +83,8 @@ class OnPolicy(Loop):
         """Collect one rollout, learn from it, then apply a due refresh of parameters."""
         state, (rollout, finished) = jax.lax.scan(lambda state, at: self.step(state, run, *at), state, inputs)
         state, (logs, measured) = self.learn(state, run, key, steps[-1], rollout, jnp.sum(changes))
-        seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
         last = jax.random.fold_in(key, steps[-1])
-        state, more = adapting.refresh(state, self.carrier, self.new_agent, last, lambda key: seen)
+        state, more = adapting.refresh(state, self.carrier, self.new_agent, last)
         return state, (jax.tree.map(jnp.sum, finished) | logs, measured), more
 
     def step(self, state: RunState, run: Run, words: Array, values: Array, notice: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Partial resets and recycled units of a carrier's networks."""
+"""Partial resets and isometries of a carrier's networks."""
 
-from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import jax
@@ -10,6 +10,9 @@ import jax.numpy as jnp
 from aesjax.types import Array
 from agents.common.carrier import Network
 from agents.common.optim import polyak, restarted
+
+_MOST, _EXACT = 60, 5e-6  # iterations of `isometry`, and largest error at which it ends earlier
+_TINY = 1e-30
 
 
 def refreshed(networks: Sequence[Network], state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
@@ -36,69 +39,54 @@ def _stepped(old: Any, new: Any, steps: Any) -> Any:
     return {kind: moved(kind) for kind in old}
 
 
-def recycled(
-    networks: Sequence[Network], state: Any, fresh: Any, obs: Array, action: Array, threshold: Array | float
-) -> Any:
-    """Give dormant units fresh incoming weights and outgoing weights of zero (ReDo, Sokar et al. 2023).
+def isometric(networks: Sequence[Network], state: Any, fresh: Any, step: Array) -> Any:
+    """Hidden kernels, moved by () ``step`` to their `isometry` (FIRE, Han et al. 2026); optimisers restart.
 
-    The optimiser's moments of these weights are zeroed. The last layer of a shared trunk stays, because several heads
-    read it. Deviations: the bias is fresh like the kernel, and the target network follows its online network.
-
-    Args:
-      threshold: () largest mean absolute activity of a dormant unit, as a share of its layer's mean; 0: none.
+    A hidden kernel is one whose output another layer of the same part reads.
     """
+
+    def moved(params: Any) -> Any:
+        result = dict(params)
+        for name, inner in params.items():
+            prefix, _, index = name.rpartition("_")
+            if prefix == "Dense" and f"Dense_{int(index) + 1}" in params:
+                result[name] = inner | {"kernel": polyak(inner["kernel"], isometry(inner["kernel"], step > 0), step)}
+            elif prefix != "Dense" and isinstance(inner, Mapping):
+                result[name] = moved(inner)
+        return result
+
     changed = {}
     for each in networks:
-        params, opt = getattr(state, each.params)["params"], getattr(state, each.opt)
-        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, bool), params)
-        renew, clear = _marks(_sown(each, state, obs, action), nothing, nothing, threshold)
-
-        def through(renewed: Any, old: Any, renew: Any = renew, clear: Any = clear) -> Any:
-            replaced = lambda r, c, new, p: jnp.where(c, 0.0, jnp.where(r, new, p))  # noqa: E731
-            return {"params": jax.tree.map(replaced, renew, clear, renewed, old)}
-
-        zero = jax.tree.map(jnp.zeros_like, params)
-        changed[each.params] = getattr(state, each.params) | through(getattr(fresh, each.params)["params"], params)
-        changed[each.opt] = _moments(opt, params, partial(through, zero))
+        for field in (name for name in (each.params, each.target) if name):
+            changed[field] = getattr(state, field) | {"params": moved(getattr(state, field)["params"])}
+        changed[each.opt] = restarted(getattr(state, each.opt), getattr(fresh, each.opt), step)
     return state._replace(**changed)
 
 
-def _moments(opt: Any, params: Any, change: Callable[[Any], Any]) -> Any:
-    """Optimiser state after ``change`` of each part that has a number per parameter, such as Adam's moments."""
-    shapes = {"params": jax.tree.map(jnp.shape, params)}
+def isometry(kernel: Array, due: Array | bool = True) -> Array:
+    """``sqrt(out / in)`` times the nearest orthogonal matrices of kernels (..., in, out), unless () ``due`` is False.
 
-    def per_parameter(part: Any) -> bool:
-        return isinstance(part, dict) and jax.tree.map(jnp.shape, part) == shapes
+    Columns are orthonormal, or rows where there are fewer. By Newton-Schulz, as LAPACK's batched SVD waits for threads
+    that wait for it; directions of singular value zero stay zero.
+    """
+    rows, columns = kernel.shape[-2:]
+    tall = kernel if rows >= columns else jnp.swapaxes(kernel, -2, -1)
+    eye = jnp.broadcast_to(jnp.eye(tall.shape[-1]), (*tall.shape[:-2], *2 * tall.shape[-1:]))
 
-    return jax.tree.map(lambda x: change(x["params"]) if per_parameter(x) else x, opt, is_leaf=per_parameter)
+    def product(x: Array, y: Array) -> Array:
+        return jnp.matmul(x, y, precision="highest")
 
+    def going_on(carry: Any) -> Array:
+        _, gram, count = carry
+        return due & (count < _MOST) & (jnp.max(jnp.abs(gram - eye)) > _EXACT)
 
-def _sown(each: Network, state: Any, obs: Array, action: Array) -> Any:
-    """Hidden activations of a network: a tuple (..., B, units) of layers per part, nested like the parameters."""
-    params = getattr(state, each.params)
-    return each.net.apply(params, *each.inputs(obs, action), mutable=["intermediates"])[1]["intermediates"]
+    def iterate(carry: Any) -> Any:
+        x, gram, count = carry
+        x = 1.5 * x - 0.5 * product(x, gram)
+        return x, product(jnp.swapaxes(x, -2, -1), x), count + 1
 
-
-def _marks(sown: Any, renew: Any, clear: Any, threshold: Any) -> tuple[Any, Any]:
-    """Parameters of a part to take from a fresh network, and to set to zero; True each."""
-    for name, inner in sown.items():
-        if name != "hidden":
-            new, zero = _marks(inner, renew[name], clear[name], threshold)
-            renew, clear = renew | {name: new}, clear | {name: zero}
-            continue
-        for index, layer in enumerate(inner):
-            here, after = f"Dense_{index}", f"Dense_{index + 1}"
-            if after not in renew:
-                continue
-            units = asleep(layer, threshold) & (threshold > 0)
-            incoming = renew[here]["kernel"] | jnp.expand_dims(units, -2)
-            renew = renew | {here: renew[here] | {"kernel": incoming, "bias": renew[here]["bias"] | units}}
-            outgoing = clear[after]["kernel"] | jnp.expand_dims(units, -1)
-            clear = clear | {after: clear[after] | {"kernel": outgoing}}
-    return renew, clear
-
-
-def asleep(layer: Array, threshold: Array | float) -> Array:
-    """Units (..., units) of a layer (..., B, units) with mean absolute activity of at most ``threshold`` of all."""
-    activity = jnp.mean(jnp.abs(layer), -2)
-    return activity <= threshold * jnp.mean(activity, -1, keepdims=True)
+    x = tall / jnp.maximum(jnp.sqrt(jnp.sum(tall**2, (-2, -1), keepdims=True)), _TINY)
+    start = (x, product(jnp.swapaxes(x, -2, -1), x), jnp.int32(0))
+    # A loop of no iteration where no run is due, also under `vmap`.
+    x = (columns / rows) ** 0.5 * jax.lax.while_loop(going_on, iterate, start)[0]
+    return jnp.where(due, x if rows >= columns else jnp.swapaxes(x, -2, -1), kernel)

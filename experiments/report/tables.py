@@ -96,8 +96,9 @@ TABLES: dict[str, Spec] = {
     ),
     "adaptations": Spec(
         "Adaptations",
-        "Means over training: the drift ratio (1: stationary), the window as a share of the stored transitions, and "
-        "the factor of the learning rates. Totals per run: parameter refreshes (shrink-and-perturb), gradient steps.",
+        "Means over training: the drift ratio (1: stationary), the window as a share of the stored transitions (of "
+        "weights by age: the effective size, exp of their entropy), and the factor of the learning rates. Totals per "
+        "run: parameter refreshes (shrink-and-perturb, FIRE), gradient steps.",
         [
             Column("ratio", ["mean_response_ratio"]),
             Column("window", ["mean_window_share"]),

@@ -343,7 +343,7 @@ class Results:
           weight: list of n, the weight after the updates of each sample.
           step: list of n, the environment step at the end of each sample.
           updates_per_sample: above 1 a sample is a mean over updates and the weights are approximate.
-          window, refresh, refresh_actor, rate, refresh_units, updates: lists of n, if adaptations set them.
+          window, recency, refresh, refresh_actor, isometry, rate, updates: lists of n, if adaptations set them.
 
         Args:
           methods: a `Method` or a text such as "sac+aes_r".

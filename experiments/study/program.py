@@ -27,8 +27,8 @@ from experiments.study.text import number, text_of
 
 #: Records that controls play, by row, pattern and seed.
 Records = Mapping[tuple[str, str, int], Played]
-_NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # values of an empty record; others are 0
-_FIELDS = {"refresh": ("refresh", "refresh_actor"), "units": ("refresh_units",)}  # name in `Levers`, if it differs
+_NEUTRAL = {"window": 1.0, "recency": np.inf, "rate": 1.0, "updates": 1.0}  # values of an empty record; others are 0
+_FIELDS = {"refresh": ("refresh", "refresh_actor")}  # names in `Levers`, if it differs
 
 
 class Row(NamedTuple):
@@ -51,9 +51,8 @@ class Row(NamedTuple):
 
     @property
     def turned(self) -> set[str]:
-        """Adjusted levers, of `aesjax.adaptations.LEVERS`; "units" if single units are re-initialised."""
-        levers = {each.factory.lever for each in self.adapted}
-        return levers | {"units" for each in self.adapted if each.factory.units}
+        """Adjusted levers, of `aesjax.adaptations.LEVERS`."""
+        return {each.factory.lever for each in self.adapted}
 
 
 @dataclass(frozen=True)

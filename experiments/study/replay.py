@@ -30,7 +30,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-_NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # levers recorded as in force before an update
+_NEUTRAL = {
+    "window": 1.0,
+    "recency": np.inf,
+    "rate": 1.0,
+    "updates": 1.0,
+}  # levers recorded as in force before an update
 #: Shared with the record of controls.
 _ALIKE = ("task", "steps", "horizon", "evaluations", "onset", "changes", "proxy", "source", "drift_seed")
 
@@ -48,7 +53,7 @@ class Recorded(NamedTuple):
 class Replayed(NamedTuple):
     """One schedule with its adaptations on R recorded runs of n samples; NumPy, float32.
 
-    Levers are as logged by a run: the window after a sample as a share of the stored transitions, 1 for all; the
+    Levers are as logged by a run: window and recency after a sample as shares of the stored transitions; the
     strength of a refresh in the sample in which it is due; rate factor and gradient steps per update after the sample.
     """
 
@@ -165,14 +170,15 @@ def _first_update(streams: np.ndarray) -> int:
 
 def _done(state: Any) -> tuple[Any, dict[str, jax.Array]]:
     """State of an adaptation after its due refresh, and the refresh."""
-    due = {k: v for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None}
+    due = {k: v for k, v in state.levers._asdict().items() if k in adaptations.ONCE and v is not None}
     return state._replace(levers=state.levers._replace(**jax.tree.map(jnp.zeros_like, due))), due
 
 
 def _as_logged(state: Any, due: dict[str, jax.Array]) -> Levers:
-    window = state.levers.window
+    window, recency = state.levers.window, state.levers.recency
     share = None if window is None else jnp.minimum(window, state.stored) / state.stored
-    return state.levers._replace(window=share, **due)
+    scale = None if recency is None else recency / state.stored
+    return state.levers._replace(window=share, recency=scale, **due)
 
 
 def records_of(share: Share) -> Records:

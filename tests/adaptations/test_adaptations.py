@@ -9,6 +9,7 @@ from aesjax.adaptations import (
     ADAPTATIONS,
     LEVERS,
     NEUTRAL,
+    ONCE,
     Adaptation,
     Now,
     Supply,
@@ -16,9 +17,10 @@ from aesjax.adaptations import (
     check_adaptation,
     driver_of,
     ere,
+    fire_reset,
+    geometric,
     rate,
     recent,
-    redo,
     refresh,
     reset,
     rules,
@@ -62,8 +64,8 @@ def played(adaptations, driver, consume=False, **when):
     adaptation = joined(adaptations, driver)
 
     def step(state, now):
-        if consume and state.levers.refresh is not None:
-            due = [k for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None]
+        if consume:
+            due = [k for k, v in state.levers._asdict().items() if k in ONCE and v is not None]
             state = state._replace(levers=state.levers._replace(**dict.fromkeys(due, jnp.zeros(()))))
         state = adaptation.update(now, state)
         return state, (state.levers, state.ratio)
@@ -78,7 +80,7 @@ def play(*adaptations, driver=AES_R, **when):
 @pytest.fixture(scope="module")
 def alone():
     """Every adaptation by itself, and none, from one program of them all; the true drift drives them."""
-    often = {"reset": {"every": 0.2}, "redo": {"cycle": 50.0}}
+    often = {"reset": {"every": 0.2}, "fire_reset": {"every": 0.25}}
     runs = [
         [Adaptation(each, often.get(name, {}), float(name == on)) for name, each in ADAPTATIONS.items()]
         for on in (*NAMES, "none")
@@ -98,7 +100,6 @@ def test_an_adaptation_keeps_its_contract(name):
     adaptation = joined([spec()], AES_R)
     first = adaptation.init()
     turned = {"refresh", "refresh_actor"} if spec.lever == "refresh" else {spec.lever}
-    turned |= {"refresh_units"} if spec.units else set()
     assert {lever for lever, value in first.levers._asdict().items() if value is not None} == turned
     for lever in turned:
         assert getattr(first.levers, lever) == getattr(NEUTRAL, lever)
@@ -199,9 +200,12 @@ def test_baselines_follow_the_clock_alone():
     levers, _ = play(ere(cycle=10.0, eta=0.99), driver=None)
     np.testing.assert_allclose(levers.window[98:100], [np.maximum(500 * 0.99**900, 20), np.inf])
     np.testing.assert_allclose(levers.window[100], 500 * 0.99**100, rtol=1e-4)
-    levers, _ = play(redo(cycle=50.0), driver=None, consume=True)
-    assert np.flatnonzero(levers.refresh_units).tolist() == [49, 99]
-    assert np.all(levers.refresh == 0.0)
+    levers, _ = play(geometric(share=0.3), driver=None)
+    np.testing.assert_allclose(levers.recency, 75.0)  # half of `recent`
+    np.testing.assert_allclose(play(geometric(share=0.001), driver=None)[0].recency, SUPPLY.floor / 2)
+    levers, _ = play(fire_reset(every=0.25, strength=0.7), driver=None, consume=True)
+    np.testing.assert_array_equal(np.flatnonzero(levers.isometry), [49, 99])
+    np.testing.assert_allclose(levers.isometry[49::50], 0.7)
     levers, ratio = play(reset(every=0.2), driver=None, consume=True)
     assert np.flatnonzero(levers.refresh).tolist() == [39, 79, 119]
     assert np.all(ratio == 1.0)
@@ -227,7 +231,7 @@ def test_adaptations_that_turn_one_lever_agree():
 
 KNOBS = {
     "power": 0.5, "threshold": 1.05, "rest": 0.6, "strength": 0.25, "actor": 0.5, "share": 0.4, "eta": 0.9999,
-    "cycle": 7.0, "every": 0.07, "dormant": 0.3, "updates": 2.0, "span": 0.03,
+    "cycle": 7.0, "every": 0.07, "updates": 2.0, "span": 0.03,
 }  # fmt: skip
 
 
@@ -303,7 +307,9 @@ def test_a_rule_and_its_decorator_become_a_factory():
     assert calmer(least=1.0).given == {"least": 1.0}
     with pytest.raises(ValueError, match=r"option 'least' of adaptation 'calmer' must be in \[0, 1\]; got 2"):
         calmer(least=2.0)
-    with pytest.raises(ValueError, match="adjusts one of window, refresh, rate, updates; got 'pace'"):
+    with pytest.raises(
+        ValueError, match="adjusts one of window, recency, refresh, isometry, rate, updates; got 'pace'"
+    ):
         as_adaptation(lever="pace")
     with pytest.raises(ValueError, match="parameter 'depth' of its factory needs a number as default"):
         as_adaptation(lever="rate")(lambda now, memory, *, depth: None)

@@ -121,9 +121,9 @@ def schedules_of(name):
 
 
 def adaptations_of(name):
-    """One adaptation for each lever that the carrier has, and the one that refreshes single units."""
+    """One adaptation for each lever that the carrier has."""
     first = {spec.lever: adaptation for adaptation, spec in reversed(list(ADAPTATIONS.items()))}
-    return [*(adaptation for lever, adaptation in first.items() if lever not in CARRIERS[name].unturned), "redo"]
+    return [adaptation for lever, adaptation in first.items() if lever not in CARRIERS[name].unturned]
 
 
 DISCRETE = [pytest.param(f"{name}@grid", marks=pytest.mark.slow) for name, spec in CARRIERS.items() if spec.discrete]
@@ -139,7 +139,6 @@ def trained(request):
     supply = Supply() if isinstance(carrier, OnPolicyCarrier) else Supply(36, 4, 200, 16)
     loop = make_program(world, carrier, LoopConfig(4, 40, 8, 200, newest=32), supply)
     facts = {"base": 0.1, "updates": 100.0}
-    short = {"redo": {"dormant": 1.0, "cycle": 8.0}}  # within these few updates, units below their layer's mean
 
     def run(kind, coupling=0.0, adaptation=None, **bounds):
         return Run(
@@ -149,9 +148,7 @@ def trained(request):
             hyper=floats(CARRIERS[name].hyper()),
             kind=jnp.int32(kind),
             coupling=jnp.float32(coupling),
-            adaptations=floats(
-                [Adaptation(ADAPTATIONS[n], short.get(n, {}), float(n == adaptation)).filled() for n in usable]
-            ),
+            adaptations=floats([Adaptation(ADAPTATIONS[n], {}, float(n == adaptation)).filled() for n in usable]),
             signals=floats([oracle().filled(facts)]),
             updates=jnp.float32(100.0),
         )
@@ -211,7 +208,9 @@ def test_every_adaptation_turns_its_lever_and_trains_another_agent(trained):
         assert not same(leaves(states[2].agent, FIXED), leaves(states[2].agent, index)), adaptation
         column, neutral = {
             "window": ("window_share", 1),
+            "recency": ("window_share", 1),
             "refresh": ("refreshes", 0),
+            "isometry": ("refreshes", 0),
             "rate": ("rate_factor", 1),
             "updates": ("gradient_steps", 32),
         }[ADAPTATIONS[adaptation].lever]

@@ -53,6 +53,31 @@ def test_a_window_draws_from_the_newest_alone_and_a_full_one_draws_what_none_doe
         np.testing.assert_array_equal(sample(newest), drawn(None))
 
 
+@pytest.mark.parametrize("steps", [15, 60])  # before and after the ring has gone round
+@pytest.mark.parametrize("newest", [None, 25.0])
+def test_recency_draws_ages_with_geometric_frequencies_and_states_their_entropy(steps, newest):
+    ring, scale, draws = buffer.init(80, 2, 1), 9.0, 100_000
+    for step in range(steps):
+        ring = buffer.add(ring, transitions([2.0 * step + 1, 2.0 * step + 2]), jnp.int32(step))
+
+    @jax.jit
+    def drawn(recency):
+        return buffer.sample(ring, jax.random.key(0), draws, jnp.int32(steps - 1), 2, newest, recency)[:, -2] / 10
+
+    count = int(newest or min(2 * steps, 80))
+    found = np.bincount((2 * steps - np.asarray(drawn(scale))).astype(int), minlength=count)
+    expected = np.exp(-np.arange(count) / scale)
+    expected /= expected.sum()
+    assert len(found) == count
+    assert np.sum((found - draws * expected) ** 2 / (draws * expected)) < count + 4 * (2 * count) ** 0.5
+    np.testing.assert_array_equal(
+        drawn(jnp.inf), buffer.sample(ring, jax.random.key(0), draws, jnp.int32(steps - 1), 2, newest)[:, -2] / 10
+    )
+    size = np.exp(-np.sum(expected * np.log(expected)))
+    np.testing.assert_allclose(buffer.effective_size(jnp.float32(scale), jnp.float32(count)), size, rtol=1e-4)
+    assert buffer.effective_size(jnp.inf, jnp.float32(count)) == count
+
+
 @pytest.mark.parametrize("steps", [3, 9])
 def test_a_window_of_a_ring_with_rows_left_out_draws_from_the_newest_that_count(steps):
     ring = buffer.init(10, 2, 1, True)

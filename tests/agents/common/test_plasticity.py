@@ -1,7 +1,9 @@
-"""Recycling of dormant units."""
+"""Isometries of hidden kernels."""
 
+import functools
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,56 +11,52 @@ import optax
 import pytest
 
 from agents.common.carrier import Network
-from agents.common.networks import MLP
-from agents.common.optim import ADAM, descend
-from agents.common.plasticity import recycled
+from agents.common.networks import TwinCritic
+from agents.common.plasticity import isometric, isometry
 from tests.quick import quick
-
-THRESHOLD = 0.025
-X = jnp.asarray(np.random.default_rng(0).normal(size=(32, 3)), jnp.float32)
 
 
 class State(NamedTuple):
     params: Any
+    target: Any
     opt: Any
 
 
-def trained(net, optimiser, *inputs):
-    """Parameters whose units are all awake with the optimiser's state after one step, and other parameters."""
-    params, fresh = (net.init(jax.random.key(k), *inputs) for k in (0, 1))
-    params = jax.tree.map_with_path(lambda path, x: x + 1.0 if "bias" in jax.tree_util.keystr(path) else x, params)
-    grads = jax.tree.map(jnp.ones_like, params)
-    return State(*descend(params, grads, optimiser.init(params), 0.0, optimiser=optimiser)), State(fresh, None)
+@pytest.mark.parametrize("shape", [(64, 64), (5, 48), (48, 5), (256, 256)])
+def test_an_isometry_is_the_nearest_orthogonal_matrix_times_its_scale(shape):
+    kernel = np.random.default_rng(0).uniform(-1, 1, (2, *shape)).astype(np.float32)
+    scale = (shape[1] / shape[0]) ** 0.5
+    unit = np.asarray(quick(isometry)(kernel)) / scale
+    square = unit.mT @ unit if shape[0] >= shape[1] else unit @ unit.mT
+    np.testing.assert_allclose(square, np.broadcast_to(np.eye(min(shape)), square.shape), atol=1e-5)
+    u, _, v = np.linalg.svd(np.float64(kernel), full_matrices=False)  # Procrustes
+    np.testing.assert_allclose(unit, u @ v, atol=1e-3)
 
 
-def asleep_at(params, layer, unit):
-    """``params`` in which a rectified unit never wakes up."""
-    dense = params["params"][layer]
-    bias, kernel = dense["bias"].at[..., unit].set(-1e3), dense["kernel"].at[..., unit].set(0.0)
-    return {"params": params["params"] | {layer: {"kernel": kernel, "bias": bias}}}
+def test_directions_that_are_gone_stay_so_and_a_run_that_is_not_due_keeps_its_kernel():
+    kernel = jnp.float32(np.random.default_rng(0).normal(size=(3, 8, 6))).at[1, :, 2:4].set(0.0).at[2].set(0.0)
+    done = np.asarray(quick(jax.vmap(isometry))(kernel, jnp.array([False, True, True])))
+    np.testing.assert_array_equal(done[0], kernel[0])
+    np.testing.assert_allclose(np.linalg.svd(done[1])[1], (6 / 8) ** 0.5 * np.array([1, 1, 1, 1, 0, 0]), atol=1e-5)
+    np.testing.assert_array_equal(done[2], 0.0)
 
 
-@pytest.mark.parametrize(("optimiser", "moment"), [(ADAM, "mu"), (ADAM, "nu"), (optax.trace(0.9), "trace")])
-def test_a_dormant_unit_begins_anew_and_the_network_computes_what_it_did(optimiser, moment):
-    net = MLP((8, 6), 2)
-    state, fresh = trained(net, optimiser, X)
-    state = state._replace(params=asleep_at(asleep_at(state.params, "Dense_0", 3), "Dense_1", 5))
-    networks = [Network(net, "actor", lambda obs, action: (obs,))]
-    after = quick(lambda *args: recycled(networks, *args, X, X[:, :1], THRESHOLD))(state, fresh)
-    old, new, other, moments = *(each.params["params"] for each in (state, after, fresh)), after.opt
-    for layer, unit in (("Dense_0", 3), ("Dense_1", 5)):
-        np.testing.assert_array_equal(new[layer]["bias"][unit], other[layer]["bias"][unit])
-    np.testing.assert_array_equal(new["Dense_0"]["kernel"][:, 3], other["Dense_0"]["kernel"][:, 3])
-    np.testing.assert_array_equal(new["Dense_1"]["kernel"][3], np.zeros(6))  # where it leads to: nothing of it is felt
-    kept = np.delete(np.arange(8), 3)
-    np.testing.assert_array_equal(new["Dense_1"]["kernel"][kept, 5], other["Dense_1"]["kernel"][kept, 5])
-    np.testing.assert_array_equal(new["Dense_2"]["kernel"][5], np.zeros(2))
-    np.testing.assert_array_equal(new["Dense_0"]["kernel"][:, kept], old["Dense_0"]["kernel"][:, kept])
-    np.testing.assert_array_equal(new["Dense_2"]["bias"], old["Dense_2"]["bias"])
-    before, after = (net.apply({"params": p}, X) for p in (old, new))
-    np.testing.assert_allclose(after, before, atol=1e-6)
-    first = getattr(moments, moment)["params"]["Dense_0"]["kernel"]
-    assert np.all(first[:, 3] == 0.0)
-    assert np.all(first[:, kept] != 0.0)
-    if optimiser is ADAM:
-        assert moments.count == state.opt.count
+def test_hidden_kernels_of_network_and_target_move_and_the_optimiser_restarts():
+    net = TwinCritic((8, 6))
+    params, target, fresh = (net.init(jax.random.key(k), jnp.ones((1, 3)), jnp.ones((1, 2))) for k in range(3))
+    adam = optax.scale_by_adam()
+    state = State(params, target, adam.init(params)._replace(count=jnp.int32(7)))
+    networks = [Network("critic", target="target")]
+    moved = quick(functools.partial(isometric, networks))
+    new = State(fresh, fresh, adam.init(fresh))
+    chex.assert_trees_all_equal(moved(state, new, jnp.float32(0.0)), state)
+    half, whole = (moved(state, new, jnp.float32(step)) for step in (0.5, 1.0))
+    for field in ("params", "target"):
+        old, middle, after = (getattr(each, field)["params"]["VmapMLP_0"] for each in (state, half, whole))
+        for layer in old:
+            chex.assert_trees_all_equal(after[layer]["bias"], old[layer]["bias"])
+            kernel = after[layer]["kernel"]
+            wanted = old[layer]["kernel"] if layer == "Dense_2" else isometry(old[layer]["kernel"])
+            np.testing.assert_allclose(kernel, wanted, atol=1e-5)
+            np.testing.assert_allclose(middle[layer]["kernel"], (old[layer]["kernel"] + kernel) / 2, atol=1e-6)
+    assert (int(whole.opt.count), int(half.opt.count)) == (0, 0)
