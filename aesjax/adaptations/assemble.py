@@ -12,9 +12,8 @@ from aesjax.schedules import SCHEDULES, Schedule, aes_r
 from aesjax.types import AdaptationState, Array, DriftAdaptation, Levers, Signals
 
 #: Lever values without effect.
-NEUTRAL = Levers(  # type: ignore
-    window=jnp.inf, recency=jnp.inf, rate=1.0, updates=1.0, **dict.fromkeys(ONCE, 0.0)
-)
+_INACTIVE: Any = {"window": jnp.inf, "recency": jnp.inf, "rate": 1.0, "updates": 1.0, **dict.fromkeys(ONCE, 0.0)}
+NEUTRAL = Levers(**_INACTIVE)
 #: Rules that combine two adaptations of one lever; of the others the larger value is in force.
 _JOIN: dict[str, Callable[[Array, Array], Array]] = {
     "window": jnp.minimum,

@@ -19,6 +19,7 @@ from aesjax.schedules.proxies import (
 )
 from aesjax.schedules.registered import SCHEDULES, overridden, required_signals, switch, together
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
+from aesjax.schedules.returns import trend
 from aesjax.schedules.schedule import AnySchedule, Schedule, ScheduleFactory, as_schedule, check_schedule
 
 __all__ = [
@@ -56,5 +57,6 @@ __all__ = [
     "td_mean",
     "td_quantile",
     "together",
+    "trend",
     "value_loss",
 ]

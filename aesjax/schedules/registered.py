@@ -13,12 +13,13 @@ from aesjax.schedules.basic import auto, auto_floor, budget, fixed, linear
 from aesjax.schedules.change import aes_c
 from aesjax.schedules.proxies import DriftProxy
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
+from aesjax.schedules.returns import trend
 from aesjax.schedules.schedule import Schedule, ScheduleFactory
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 _ALL = (
     *(fixed, auto, budget, auto_floor, linear, aes, aes_prior, aes_d, aes_m),
-    *(aes_r, aes_r_auto, aes_c, oracle),
+    *(aes_r, aes_r_auto, aes_c, trend, oracle),
 )
 SCHEDULES: Registry[ScheduleFactory] = Registry("schedule", **{factory.name: factory for factory in _ALL})
 
