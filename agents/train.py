@@ -51,6 +51,7 @@ def make_train(
     warmup: Annotated[int, Bounds(0)] | None = None,
     base: Any = None,
     observe: str | None = None,
+    history: Count = 1,
     adaptations: Any = (),
     optimiser: Any = None,
     **settings: Any,
@@ -83,6 +84,7 @@ def make_train(
         A study has its preset's instead.
       observe: "drift" appends the true drift values to the observations of policy and critics, "change" a flag for 2 %
         of the run after a change: references.
+      history: last observations, with the actions between them, that policy and critics see.
       adaptations: other quantities adjusted by the schedule's signal, such as ``recent(share=0.1)``.
       optimiser: optax transformation of gradients, such as ``optax.scale_by_rms()``; its steps are multiplied by the
         carrier's learning rates. None: that of the carrier, Adam by default.
@@ -111,7 +113,7 @@ def make_train(
     total = steps // num
     if spec.on_policy:
         fit_rollout(config, total // evaluations, num)
-    world = World(as_task(task), total, segments, observe, onset=onset, changes=changes)
+    world = World(as_task(task), total, segments, observe, onset=onset, changes=changes, history=history)
     world.check_pattern(pattern)
     replay, random = sizes_of(
         steps,

@@ -51,6 +51,7 @@ class World:
     patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)  # by index in the drift of a run
     onset: float = 0.0  # share of the run before the drift
     changes: str = EVEN  # lengths of the segments, see `Timeline`
+    history: int = 1  # observations of an episode, with the actions between them, of which an observation consists
     timeline: Timeline = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +63,8 @@ class World:
                     f"channel '{channel.name}' of task '{self.name}' needs low < high and its nominal value between "
                     f"them; got low {channel.low:g}, high {channel.high:g}, nominal {channel.nominal:g}"
                 )
+        if self.history < 1:
+            raise ValueError(f"history must be at least 1 observation; got {self.history}")
         if self.observe not in (None, *OBSERVED):
             raise ValueError(f"observe must be 'drift' or 'change'; got '{self.observe}'")
         if self.observe and not self.task.channels:
@@ -74,7 +77,12 @@ class World:
     @property
     def obs_size(self) -> int:
         facts = {DRIFT: sum(channel.size for channel in self.task.channels), CHANGE: 1}
-        return self.task.env.spec.obs_size + facts.get(self.observe or "", 0)
+        return self.own_size + facts.get(self.observe or "", 0)
+
+    @property
+    def own_size(self) -> int:
+        """Size of an observation without the facts of the drift."""
+        return self.history * self.task.env.spec.obs_size + (self.history - 1) * self.action_size
 
     @property
     def action_size(self) -> int:
@@ -196,14 +204,28 @@ class World:
         """Observations (N, S) with the facts of ``params`` appended; older appended facts are replaced.
 
         Args:
-          obs: (N, O) of the task, or (N, S) under another drift.
+          obs: (N, S), or without facts.
           params: as returned by `params_of`.
         """
         if not self.observe:
             return obs
-        own = obs[:, : self.task.env.spec.obs_size]
+        own = obs[:, : self.own_size]
         facts = jnp.broadcast_to(params.facts, (own.shape[0], params.facts.shape[-1]))
         return jnp.concatenate([own, facts], axis=1)
+
+    def begun(self, obs: Array) -> Array:
+        """Histories of new episodes from first observations (N, O), which are repeated, with actions of 0."""
+        before = jnp.concatenate([jnp.zeros((obs.shape[0], self.action_size)), obs], 1)
+        return obs if self.history == 1 else jnp.concatenate([obs, jnp.tile(before, (1, self.history - 1))], 1)
+
+    def followed(self, past: Array, action: Array, obs: Array) -> Array:
+        """Histories after ``past`` (N, S): the new observation (N, O), then the action (N, A), then what was before."""
+        kept = self.own_size - obs.shape[1] - self.action_size
+        return obs if self.history == 1 else jnp.concatenate([obs, action, past[:, :kept]], 1)
+
+    def inner(self, state: Any) -> Any:
+        """State of the task in a ``state`` of this world, which holds the histories as well."""
+        return state if self.history == 1 else state[0]
 
     def params_at(self, drift: DriftData, step: Array | int) -> Any:
         """Parameters of the task at vector step ``step`` ()."""
@@ -214,17 +236,18 @@ class World:
         """Observations (num, S) and states of ``num`` new episodes."""
         own = params.params if self.observe else params
         obs, state = jax.vmap(self.task.env.reset, (0, None))(jax.random.split(key, num), own)
-        return self.seen(obs, params), state
+        obs = self.begun(obs)
+        return self.seen(obs, params), state if self.history == 1 else (state, obs)
 
     def faults(self, state: Any) -> Array | None:
         """Number of simulator faults in the parallel environments of ``state``, () int32; None if not counted."""
         count = getattr(self.task.env, "faults", None)
-        return None if count is None else count(state)
+        return None if count is None else count(self.inner(state))
 
     def mask(self, state: Any) -> Mask | None:
         """Mask of valid copies after the step or reset before ``state``; None if all are always valid."""
         found = getattr(self.task.env, "mask", None)
-        return None if found is None else found(state)
+        return None if found is None else found(self.inner(state))
 
     def for_evaluation(self) -> "World":
         """A world whose resets do not affect this one; the world itself unless it is a simulator."""
@@ -243,9 +266,16 @@ class World:
 
         # All keys of the step come from one draw; two words are a key.
         words = jax.random.bits(key, (shape[0], 2, 2), jnp.uint32)
-        obs, state, reward, terminated, truncated, info = jax.vmap(one)(words, state, action)
-        info |= {"final_observation": self.seen(info["final_observation"], params)}
-        return self.seen(obs, params), state, reward, terminated, truncated, info
+        obs, after, reward, terminated, truncated, info = jax.vmap(one)(words, self.inner(state), action)
+        final = info["final_observation"]
+        if self.history > 1:
+            final = self.followed(state[1], action, final)
+            mask, ended = self.mask((after, obs)), terminated | truncated
+            ended = ended if mask is None else ended | ~mask.valid  # the row after an end has the first observation
+            obs = jnp.where(ended[:, None], self.begun(obs), final)
+            after = after, obs
+        info |= {"final_observation": self.seen(final, params)}
+        return self.seen(obs, params), after, reward, terminated, truncated, info
 
     def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:
         """`advance` for a training loop, which reads only the last observation of an episode from the info.

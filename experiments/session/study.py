@@ -182,6 +182,8 @@ class Study:
     """drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 over
     its range. change: they observe a flag, 1 for 2 % of the run after a jump of the drift, else 0. References, neither
     methods nor upper bounds."""
+    history: Number = 1
+    """Policy and critics see the last N observations of the episode and the actions between them."""
     timeout: Annotated[float | None, *SECONDS] = None
     """Seconds for a step of a bridged task's simulator; 120 by default."""
     controls_from: Folder = None

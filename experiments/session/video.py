@@ -3,7 +3,7 @@
 import io
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -87,10 +87,13 @@ def _drawn(policy: Policy, values: jax.Array) -> tuple[list[np.ndarray], float, 
 def _rendered(policy: Policy, values: jax.Array) -> tuple[list[np.ndarray], float, np.ndarray]:
     """As `_drawn`, by the ``render()`` of a Gymnasium environment."""
     world, params = policy.world, policy.world.params_of(values)
-    env: Any = world.task.env
+    env, past = cast(Any, world.task.env), []
 
     def act(obs: np.ndarray) -> np.ndarray:
-        return np.asarray(policy(world.seen(jnp.asarray(obs)[None], params)[0]))
+        rows = jnp.asarray(obs)[None]
+        rows = world.seen(world.followed(past[0], past[1], rows) if past else world.begun(rows), params)
+        past[:] = rows, policy(rows)
+        return np.asarray(past[1][0])
 
     pictures, rewards = env.film(act, policy.seed, np.asarray(values))
     _check_finite(policy, np.array(rewards))
@@ -115,11 +118,13 @@ def _episode(policy: Policy, values: jax.Array) -> tuple[list[Any], np.ndarray]:
         obs, state, reward, terminated, truncated, _ = jax.vmap(env.step, (0, 0, 0, None))(
             key[None], at[1], action, own
         )
+        obs = world.followed(at[0], action, obs)
         return (world.seen(obs, params), state), (state, reward[0], (terminated | truncated)[0])
 
     @jit
     def play() -> tuple[Any, tuple[Any, ...]]:
         obs, state = world.reset(key_start, 1, params)
+        state = world.inner(state)
         return state, jax.lax.scan(advance, (obs, state), jax.random.split(key_steps, world.time_limit))[1]
 
     start, (later, rewards, over) = jax.device_get(play())

@@ -77,6 +77,7 @@ class StudyConfig:
     #: of initial agents: their folder, the SHA-256 of their files, and whether with their replays
     warm_start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     observe: str | None = None  # facts of the drift that are part of the observations; a reference, not a method
+    history: Count = 1  # last observations, with the actions between them, that agents see
     onset: float = 0.0  # share of the run before the drift
     changes: str = EVEN  # lengths of the segments of patterns that jump
     counterfactual: bool = False  # also evaluate under drift values that are not in force
@@ -315,6 +316,7 @@ def configured(study: Any) -> StudyConfig:
         controls=_record_of(methods, _path("controls_from", study.controls_from)),
         warm_start=_warm_start_of(study.start, tuple(carriers)),
         observe=study.observe,
+        history=study.history,
         onset=study.onset,
         changes=study.changes,
         counterfactual=study.counterfactual,

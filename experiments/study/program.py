@@ -412,7 +412,15 @@ class Plan:
             rows = [row for row in self.rows if row.carrier == carrier]
             learner = learner_of(
                 rows[0].method.carrier,
-                World(self.task, *sizes, config.observe, config.patterns_known, config.onset, config.changes),
+                World(
+                    self.task,
+                    *sizes,
+                    config.observe,
+                    config.patterns_known,
+                    config.onset,
+                    config.changes,
+                    config.history,
+                ),
                 own.config,
                 own.base,
                 num_envs=own.num_envs,

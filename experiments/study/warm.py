@@ -64,7 +64,7 @@ def nature_of(share: Share) -> dict[str, Any]:
         # The physics engine and unobserved channels are not part of the learned task.
         "options": {k: v for k, v in config.options.items() if k not in ("engine", "channels")},
         "altered_by": sorted(named & set(task.altering)),
-        "observation_size": task.env.spec.obs_size,
+        "observation_size": learner.world.own_size,
         "action_size": task.env.spec.action_size,
         "config": dataclasses.asdict(learner.agent.config),
         "hyper": {k: float(v) for k, v in learner.spec.hyper(**config.settings[share.carrier].hyper)._asdict().items()},

@@ -113,6 +113,23 @@ def test_observations_end_with_the_drift_in_force_from_its_change_on(name):
         assert np.any(seen[at, :, size:] != seen[at - 1, :, size:])
 
 
+@pytest.mark.parametrize("observe", [None, "drift"])
+def test_a_history_has_the_last_observations_and_the_actions_between_them(observe):
+    task = envs.make("toy_multigoal_classic", time_limit=4)
+    plain, world = (World(task, 10, observe=observe, history=history) for history in (1, 3))
+    assert (plain.own_size, world.own_size, world.obs_size - world.own_size) == (2, 10, plain.obs_size - 2)
+    (own, ends), (seen, final) = (map(np.asarray, jax.jit(lambda w=w: observed(w))()) for w in (plain, world))
+    np.testing.assert_array_equal(own[..., 2:], seen[..., 10:])
+    for t in range(10):
+        begin = t // 4 * 4  # of the episode
+        last = [own[max(t - ago, begin), :, :2] for ago in range(3)]
+        acts = [np.full((N, 2), 0.1 if t - ago >= begin else 0.0, np.float32) for ago in range(3)]
+        np.testing.assert_array_equal(seen[t, :, :10], np.concatenate([last[0], acts[1], last[1], acts[2], last[2]], 1))
+        np.testing.assert_array_equal(
+            final[t, :, :10], np.concatenate([ends[t, :, :2], acts[0], last[0], acts[1], last[1]], 1)
+        )
+
+
 @pytest.mark.parametrize(("pattern", "jumps"), [("abrupt", [520, 640, 760, 880]), ("periodic", [400]), ("ou", [])])
 def test_an_observed_change_is_a_flag_for_two_percent_of_the_run_after_a_jump(pattern, jumps):
     world = World(TOY, 1000, observe="change", onset=0.4)
@@ -132,6 +149,8 @@ def test_what_cannot_be_observed_is_refused():
     task = TOY
     with pytest.raises(ValueError, match="observe must be 'drift' or 'change'; got 'goal'"):
         World(task, 10, observe="goal")
+    with pytest.raises(ValueError, match="history must be at least 1 observation; got 0"):
+        World(task, 10, history=0)
     for wrong in ({"low": 1.0}, {"nominal": 5.0}, {"low": 0.0, "high": 0.0, "nominal": 0.0}):
         with pytest.raises(ValueError, match="needs low < high and its nominal value between them"):
             World(task._replace(channels=(Channel("target", -0.8, 0.8, 0.0)._replace(**wrong),)), 10)
