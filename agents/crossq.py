@@ -1,7 +1,7 @@
 """CrossQ (Bhatt et al. 2024): SAC without a target network, whose networks have batch renormalisation.
 
 The critics see the pairs of a batch and of its successors at once, so that both have one set of statistics, those of
-the joint batch. Actions, targets of the actor and reported residuals use running statistics.
+the joint batch. Actions use running statistics, and so do critics in the actor's loss and in residuals of new data.
 
 Deviations: the critics are as wide as the preset's, not 2048; the actor's log standard deviation lies in [-5, 2]
 through a tanh; the critics' loss has no factor of a half; `auto` tunes at every update, not at those of the actor.
