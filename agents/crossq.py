@@ -85,8 +85,8 @@ class CrossQ(Sac):
 
     def init(self, key: Array) -> Any:
         actor, critic, *_ = super().init(key)
-        opts = (self.optimiser.init({"params": variables["params"]}) for variables in (actor, critic))
-        return CrossQState(actor, critic, *opts, jnp.int32(0))
+        actor_opt, critic_opt = (self.optimiser.init({"params": part["params"]}) for part in (actor, critic))
+        return CrossQState(actor, critic, actor_opt, critic_opt, jnp.int32(0))
 
     def descended(self, loss_fn: Any, variables: Any, opt: Any, rate: Any, hyper: CrossQHyper) -> tuple[Any, ...]:
         """Variables and optimiser state after one step, the loss, and further results of ``loss_fn``."""

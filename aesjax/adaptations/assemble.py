@@ -1,5 +1,6 @@
 """`together`: several adaptations as one, driven by one signal; the differences between runs are data."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -109,7 +110,7 @@ def together(
             narrow = values["window"] < stored
             values["window"] = jnp.where(narrow, jnp.maximum(values["window"], supply.floor), jnp.inf)
         if values["recency"] is not None:
-            values["recency"] = jnp.maximum(values["recency"], supply.floor / 2.0)
+            values["recency"] = jnp.maximum(values["recency"], supply.floor / math.e)
         for lever in ONCE:  # stays due until it is done
             if values[lever] is not None:
                 values[lever] = jnp.maximum(values[lever], getattr(state.levers, lever))

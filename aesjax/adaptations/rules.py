@@ -180,8 +180,8 @@ def geometric(now: Now, memory: Any, *, share: Any = 0.25) -> tuple[Levers, Any]
 
     Of n stored transitions that of age i, 0 for the newest, has the weight ``exp(-i / m)``, m = share * capacity / 2.
     Far below n, m is the mean age, that of `recent` with this share, and e m the effective size (exp of the entropy of
-    the weights), 1.36 times the window of `recent`. Korniak et al. 2026 (arXiv 2605.10236). Deviation: m is at least
-    half the smallest window.
+    the weights), 1.36 times the window of `recent`. Korniak et al. 2026 (arXiv 2605.10236). Deviation: e m is at
+    least the smallest window.
     """
     return Levers(recency=share * now.supply.capacity / 2.0), memory
 

@@ -1,6 +1,7 @@
 """Programs of a configuration: the rows of a study's tables, the learner of each carrier, and its runs as data."""
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from experiments.study.text import number, text_of
 #: Records that controls play, by row, pattern and seed.
 Records = Mapping[tuple[str, str, int], Played]
 _NEUTRAL = {"window": 1.0, "recency": np.inf, "rate": 1.0, "updates": 1.0}  # values of an empty record; others are 0
+_EFFECTIVE = {"recent": 1.0, "geometric": math.e / 2.0}  # effective size of the distribution over its share
 _FIELDS = {"refresh": ("refresh", "refresh_actor")}  # names in `Levers`, if it differs
 
 
@@ -142,16 +144,17 @@ class Share:
 
     @property
     def small_windows(self) -> list[str]:
-        """One sentence per adaptation `recent` whose share is below the smallest window of the replay."""
+        """One sentence per adaptation whose share is, in effective size, below the smallest window of the replay."""
         supply, notes = self.learner.supply, []
         for row in self.rows:
             for adaptation in row.method.adaptations:
-                if adaptation.factory.name != "recent":
+                name = adaptation.factory.name
+                if name not in _EFFECTIVE:
                     continue
                 share = adaptation.filled().given["share"]
-                if share * supply.capacity < supply.floor:
+                if _EFFECTIVE[name] * share * supply.capacity < supply.floor:
                     notes.append(
-                        f"recent: share {share:g} of {supply.capacity:g} transitions is {supply.floor:g} "
+                        f"{name}: share {share:g} of {supply.capacity:g} transitions is {supply.floor:g} "
                         f"({100 * supply.floor / supply.capacity:.0f} %), its smallest window"
                     )
         return notes

@@ -244,7 +244,7 @@ def widened(agents: Agents, like: Mapping[str, Any], carrier: str, facts: int) -
         for axis, (ours, theirs) in enumerate(zip(shape, leaf.shape[1:], strict=False), start=1):
             if ours == theirs + facts:
                 place = [theirs if carrier == "meow" else at] * facts
-                one = name.endswith((".var", "['var']", "['scale']")) and not _of_adam(name)
+                one = name.endswith((".var", "['var']", "['scale']")) and not _of_optimiser(name)
                 wider[name] = np.insert(leaf, place, float(one), axis=axis)
     return agents._replace(leaves=wider)
 

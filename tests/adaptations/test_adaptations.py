@@ -202,7 +202,7 @@ def test_baselines_follow_the_clock_alone():
     np.testing.assert_allclose(levers.window[100], 500 * 0.99**100, rtol=1e-4)
     levers, _ = play(geometric(share=0.3), driver=None)
     np.testing.assert_allclose(levers.recency, 75.0)  # half of `recent`
-    np.testing.assert_allclose(play(geometric(share=0.001), driver=None)[0].recency, SUPPLY.floor / 2)
+    np.testing.assert_allclose(play(geometric(share=0.001), driver=None)[0].recency, SUPPLY.floor / np.e, rtol=1e-6)
     levers, _ = play(fire_reset(every=0.25, strength=0.7), driver=None, consume=True)
     np.testing.assert_array_equal(np.flatnonzero(levers.isometry), [49, 99])
     np.testing.assert_allclose(levers.isometry[49::50], 0.7)
