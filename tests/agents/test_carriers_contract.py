@@ -61,7 +61,8 @@ def test_an_update_is_a_step_of_the_optimiser_by_hand(name):
 
     before, out = quick(step)(*jax.random.split(jax.random.key(0)))
     for network in agent.networks:
-        params, (grads, state) = getattr(before, network.params), getattr(out.state, network.opt)
+        params, after = ({"params": getattr(each, network.params)["params"]} for each in (before, out.state))
+        grads, state = getattr(out.state, network.opt)
         steps, by_hand = rms.update(grads, rms.init(params))
         rates = hyper._asdict()
         rate = (
@@ -69,7 +70,7 @@ def test_an_update_is_a_step_of_the_optimiser_by_hand(name):
         )
         wanted = optax.apply_updates(params, jax.tree.map(partial(jnp.multiply, -rate), steps))
         chex.assert_trees_all_close(state, by_hand, rtol=1e-5)
-        chex.assert_trees_all_close(getattr(out.state, network.params), wanted, rtol=1e-5, atol=1e-7)
+        chex.assert_trees_all_close(after, wanted, rtol=1e-5, atol=1e-7)
         assert any(np.any(leaf != 0.0) for leaf in jax.tree.leaves(grads))
 
 
@@ -223,7 +224,7 @@ def test_a_refresh_moves_parameters_and_targets_and_restarts_what_optimised_them
     _, carrier, _, states, _, _ = trained
     old, fresh = (jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), states[i].agent) for i in (2, 0))
     refresh = quick(functools.partial(refreshed, carrier.networks))
-    statistics = ("obs_moments", "return_moments", "value_moments", "discounted", "rate")
+    statistics = ("obs_moments", "return_moments", "value_moments", "discounted", "rate", "updates")
     kept = {field: getattr(old, field) for field in old._fields if field in statistics}
     chex.assert_trees_all_close(refresh(old, fresh, 1.0, 1.0), fresh._replace(**kept), atol=1e-6)
     chex.assert_trees_all_equal(refresh(old, fresh, 0.0, 0.0), old)
