@@ -57,7 +57,8 @@ PROTOCOLS: Registry[Protocol] = Registry(
             period=2_000_000,
             segments=10,
             source="Dohare et al. 2024, Nature 632",
-            deviations=f"{_V5}, not v3; {_DRAWN}; friction changes within an episode, not at its end",
+            deviations=f"{_V5}, not v3; friction is drawn log-uniformly and depends on the seed, their code "
+            "reads it from a file; it changes within an episode, not at its end",
             options={"channels": ("geom_friction=0.02:2",)},
         ),
         "ChuaWalkerMass-v0": Protocol(
