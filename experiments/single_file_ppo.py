@@ -223,7 +223,9 @@ def make_train(config):
     """``train(seed, kappa)``: the curves (evaluations,) of one run, as a pure function to `jit` and `vmap`."""
     check(config)
     task = envs.make(config.task)
-    n, (observations, actions, _) = config.num_envs, task.env.spec
+    n, observations, actions = config.num_envs, task.env.spec.obs_size, task.env.spec.action_size
+    if task.env.spec.discrete:
+        raise ValueError(f"task {config.task} has discrete actions, of which this file has no policy; use aesjax run")
     size, per_rollout = n * config.rollout, config.epochs * config.minibatches
     rollouts = config.steps // size
     for kappa in config.methods.values():

@@ -8,7 +8,7 @@ from experiments.measure.comparisons import DECIDED, EQUAL, OUTCOMES, UNDECIDED,
 from experiments.measure.stats import Interval
 from experiments.report.cells import NONE, Lookup, marked, number
 
-SIGNS = dict(zip(OUTCOMES, "▲▼≈=○·", strict=True))
+SIGNS: dict[str, str] = dict(zip(OUTCOMES, "▲▼≈=○·", strict=True))
 
 
 class Compared(NamedTuple):

@@ -240,6 +240,7 @@ def test_it_learns_the_task_until_it_changes_and_the_weight_of_aes_r_responds_to
     ("words", "text"),
     [
         ("--task tooy", "unknown task 'tooy'; did you mean 'toy'?"),
+        ("--task grid", "task grid has discrete actions"),
         ("--pattern abrubt", "unknown pattern 'abrubt'; did you mean 'abrupt'?"),
         ("--schedule aes-r", "unknown schedule 'aes-r'; did you mean 'aes_r'?"),
         ("--schedule aes_r --kappas 0.1 0.2", "schedule 'aes_r' has no kappa"),
