@@ -176,7 +176,8 @@ def _regained(part: _Part, line: Line) -> tuple[int, ...]:
     runs = [r for key, r in part.study.runs.items() if key[1:4] == (part.task, line.name, part.pattern)]
     changes = {tuple(part.study.changes(run.key)) for run in runs}
     curves, floor = [run.curve for run in runs if run.curve is not None], part.study.floors.get(part.task)
-    if floor is None or len(changes) != 1 or not curves or not part.study.patterns[part.pattern].recovery:
+    comparable = len(changes) == 1 and () not in changes and part.study.patterns[part.pattern].recovery
+    if floor is None or not curves or not comparable:
         return ()
     (at,) = map(np.array, changes)
     found = [recovery_robust(curve, at, floor) for curve in curves]

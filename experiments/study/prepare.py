@@ -93,14 +93,14 @@ def _try_objects(share: Share) -> None:
 def _try_task(world: World) -> None:
     """Raise for an environment whose first step has a wrong shape or a number that is not finite."""
 
-    def rows(first: jax.Array, second: jax.Array) -> tuple[jax.Array, ...]:
+    def rows(first: jax.Array, second: jax.Array, third: jax.Array) -> tuple[jax.Array, ...]:
         params = world.params_at(world.drift("steady", 0), 0)
         start, state = world.reset(first, 2, params)
-        obs, _, *flags, last = world.step(second, state, world.random_actions(first, 2), params)
+        obs, _, *flags, last = world.step(second, state, world.random_actions(third, 2), params)
         return start, obs, last, *flags
 
     names = ("first observation", "observation", "last observation", "reward", "terminated", "truncated")
-    for name, value in zip(names, jit(rows)(*jax.random.split(jax.random.key(0))), strict=True):
+    for name, value in zip(names, jit(rows)(*jax.random.split(jax.random.key(0), 3)), strict=True):
         wanted = (world.obs_size,) if "observation" in name else ()
         if value.shape[1:] != wanted or not np.isfinite(value).all():
             raise ValueError(f"its {name} must be finite, of shape {wanted}; got {value[0]} of {value.shape[1:]}")

@@ -35,6 +35,9 @@ class Bandit:
     def reset(self, key: jax.Array, num: int, params: Any):
         return jnp.zeros((num, 1)), ()
 
+    def random_actions(self, key: jax.Array, num: int):
+        return jax.random.uniform(key, (num, self.action_size), minval=-1.0, maxval=1.0)
+
     def faults(self, state: Any):
         return None
 

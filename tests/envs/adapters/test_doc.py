@@ -63,6 +63,11 @@ def of_own_imported(left):
     assert left["env"].num_envs == 4
 
 
+def of_own_breakout(left):
+    _, curves = jax.eval_shape(left["train"], 1)
+    assert curves["return_mean"].shape == (11,)  # one before training
+
+
 #: Page, words that one block alone contains, packages that it needs, and a function of what it leaves behind.
 BLOCKS = [
     ("elsewhere.md", 'DriftingVectorEnv("hopper"', [], of_elsewhere_parallel),
@@ -73,6 +78,7 @@ BLOCKS = [
     ("elsewhere.md", "to_brax(", ["brax"], of_elsewhere_brax),
     ("own_task.md", "from push import make", [], of_own_gymnasium),
     ("own_task.md", "mujoco_playground", ["mujoco_playground"], of_own_playground),
+    ("own_task.md", "make_train(gymnax", ["gymnax"], of_own_breakout),
     ("own_task.md", "from_brax(", ["brax", "gymnax"], of_own_imported),
 ]
 
@@ -113,7 +119,16 @@ def test_every_block_is_executed_or_is_a_module():
     tested = [block(*getattr(each, "values", each)[:2]) for each in BLOCKS]
     assert len(set(tested)) == len(tested)
     others = [code for page in CODE.values() for code in page if code not in tested]
-    assert [code.partition("\n")[0] for code in others] == ["# push.py", "# line.py", "# rail.py"]
+    assert [code.partition("\n")[0] for code in others] == ["# push.py", "# pole.py", "# line.py", "# rail.py"]
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_drifting_length_of_the_pole_changes_both_numbers_that_hold_it():
+    import pole
+
+    env = pole.make().unwrapped
+    assert env.set_drift({"length": 2.0}) == {"length": 2.0}
+    assert (env.length, env.polemass_length) == pytest.approx((2.0, 2.0 * env.masspole))
 
 
 @pytest.mark.usefixtures("modules")

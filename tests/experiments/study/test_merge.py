@@ -94,7 +94,7 @@ def test_studies_of_other_methods_and_seeds_are_compared_as_one(tmp_path):
     assert len(joined.plot(pattern="abrupt").axes[0].get_legend_handles_labels()[1]) == 3
     assert "2 studies" in repr(joined)
     assert "<ul>" in joined._repr_html_()
-    with pytest.raises(ValueError, match="joined results have no folder"):
+    with pytest.raises(ValueError, match="results of joined studies or of logs have no folder"):
         joined.policy("SAC", "abrupt", 1)
     with pytest.raises(ValueError, match="studies must be one or more results or folders"):
         Results.join([])
