@@ -86,8 +86,9 @@ class _Definitions:
     def text(self, value: Any) -> str:
         """Text of a value, equal for equal values; adds the user's functions and classes in it."""
         value = inspect.unwrap(value) if callable(value) else value
-        closed = getattr(value, "__closure__", None)
-        if inspect.isclass(value) or (inspect.isroutine(value) and not isinstance(value, MethodType)):
+        function = inspect.isroutine(value) and not isinstance(value, MethodType)  # a method also has its object
+        closed = getattr(value, "__closure__", None) if function else None
+        if inspect.isclass(value) or function:
             if _is_users(value):
                 return self.define(value)
             if inspect.isclass(value) or not closed:

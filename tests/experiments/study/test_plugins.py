@@ -21,6 +21,7 @@ from experiments.study.config import check_unchanged, config_from_json, configur
 from experiments.study.folder import begun
 from experiments.study.method import Method
 from experiments.study.program import Plan, rows_of
+from experiments.study.sources import definitions
 from experiments.study.text import parse_method, text_of
 from experiments.study.train import Interrupted, Progress
 from tests.experiments.configs import config_of
@@ -372,6 +373,20 @@ def test_a_study_of_a_cell_that_was_stopped_is_resumed_by_the_same_cell_to_equal
     assert results.replay(Method("sac", run_cell()))["replayed"].to_list() == ["SAC+pulse"]
     with pytest.raises(ValueError, match="differs from the object"):  # also of a finished study
         of_cell(CELL.replace("0.5", "0.25")).run(tmp_path / "stopped", quiet=True)
+
+
+class Scaled:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def scaled(self, value):
+        return self.factor * value + super().__sizeof__()  # `super` makes the function a closure
+
+
+def test_a_method_of_an_object_is_defined_by_the_numbers_of_the_object_too():
+    first, same, other = (definitions("scale", Scaled(factor).scaled) for factor in (1.0, 1.0, 2.0))
+    assert first == same
+    assert first != other
 
 
 def test_an_object_of_a_cell_is_part_of_the_configuration_and_of_no_command():
