@@ -12,15 +12,8 @@ from aesjax.factory import AT_LEAST_1, FINITE, NOT_NEGATIVE, SHARE, Factory, Mad
 from aesjax.registry import Registry
 from aesjax.types import Array, Levers
 
-LEVERS = (
-    "window",
-    "recency",
-    "refresh",
-    "isometry",
-    "rate",
-    "updates",
-)  # of an adaptation; a schedule adjusts the entropy weight
-
+#: Levers of adaptations; a schedule adjusts the entropy weight.
+LEVERS = ("window", "recency", "refresh", "isometry", "rate", "updates")
 #: Fields of `Levers` that are due at single updates, until they are done.
 ONCE = ("refresh", "refresh_actor", "isometry")
 MOST_UPDATES = 64  # gradient steps per vector step

@@ -43,7 +43,7 @@ def stepped(name: str, engine: str, num_envs: int) -> Timer:
     def advance(state: Any, seed: Any, step: Any) -> tuple[Any, dict[str, Any]]:
         def body(state: Any, index: jax.Array) -> tuple[Any, None]:
             key_action, key_step = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
-            action = jax.random.uniform(key_action, (each, world.action_size), minval=-1.0)
+            action = world.random_actions(key_action, each)
             return world.step(key_step, state, action, params)[1], None
 
         return jax.lax.scan(body, state, step + jnp.arange(_LENGTH))[0], {}

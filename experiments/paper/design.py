@@ -29,6 +29,8 @@ KAPPAS = {"ppo": (0.003, 0.01, 0.03)}
 CONSTANTS = {"ppo": (0.3, 1.0, 3.0, 10.0)}
 _KAPPAS, _CONSTANTS = (0.03, 0.1, 0.3), (0.4, 1.0, 4.0, 10.0)
 _CONTROLS = ("constant_at_mean", "permuted")
+#: The paper's carriers.
+PUBLISHED = ("sac", "ppo", "sql", "meow")
 #: The paper's families and their tasks, by our names.
 TASKS: Mapping[str, tuple[str, ...]] = {
     "toy": ("toy",),
@@ -90,7 +92,7 @@ class Size(NamedTuple):
     preset: str = "quick"
     onset: float = 0.0
     changes: str = "even"
-    carriers: tuple[str, ...] = ("sac", "ppo", "sql", "meow")
+    carriers: tuple[str, ...] = PUBLISHED
     channels: str | None = None
 
 
@@ -201,12 +203,12 @@ def tuned(carrier: str) -> Tuned:
 
 _METHODS = {"G": untuned, "B": released, "F": helpers, "appendix": appendix}
 #: Parts and carriers that have `core`, with five seeds, at the small scale.
-_CORE = [*product("DE", ("sac", "ppo", "sql", "meow")), *product("AC", ("sql", "meow"))]
+_CORE = [*product("DE", PUBLISHED), *product("AC", ("sql", "meow"))]
 
 
 def cells(
     part: str,
-    carriers: Sequence[str] = ("sac", "ppo", "sql", "meow"),
+    carriers: Sequence[str] = PUBLISHED,
     scale: Scale = "small",
     tasks: Sequence[str] | None = None,
     given: Mapping[str, Any] = {},

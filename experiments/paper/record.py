@@ -162,11 +162,10 @@ def _configs(studies: Mapping[str, Any]) -> Configs:
 def _seconds(studies: Mapping[str, Any]) -> dict[tuple[str, str], float]:
     """(task, carrier) -> seconds of one run and environment step, in the study with the most of them."""
     most: dict[tuple[str, str], tuple[int, float]] = {}
-    for study in studies.values():
+    of_one_task = (study for study in studies.values() if "steps" in study["config"])
+    for study in of_one_task:
         config = study["config"]
         for carrier, part in (study["parts"] or {}).items():
-            if "steps" not in config:  # of several tasks
-                continue
             steps, key = part["runs"] * config["steps"], (config["task"], carrier)
             if steps > most.get(key, (0, 0.0))[0]:
                 most[key] = (steps, part["seconds"] / steps)

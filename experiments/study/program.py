@@ -28,7 +28,8 @@ from experiments.study.text import number, text_of
 
 #: Records that controls play, by row, pattern and seed.
 Records = Mapping[tuple[str, str, int], Played]
-_NEUTRAL = {"window": 1.0, "recency": np.inf, "rate": 1.0, "updates": 1.0}  # values of an empty record; others are 0
+#: Recorded values of levers before an update, and of an empty record; others are 0.
+UNTOUCHED = {"window": 1.0, "recency": np.inf, "rate": 1.0, "updates": 1.0}
 _EFFECTIVE = {"recent": 1.0, "geometric": math.e / 2.0}  # effective size of the distribution over its share
 _FIELDS = {"refresh": ("refresh", "refresh_actor")}  # names in `Levers`, if it differs
 
@@ -199,7 +200,7 @@ class Share:
         if record is None:
             record = Played(np.float32(0), np.int32(1), np.zeros(length, np.float32))
         names = [name for lever in sorted(self.turned) for name in _FIELDS.get(lever, (lever,))]
-        neutral: dict[str, Any] = {name: np.full(length, _NEUTRAL.get(name, 0.0), np.float32) for name in names}
+        neutral: dict[str, Any] = {name: np.full(length, UNTOUCHED.get(name, 0.0), np.float32) for name in names}
         given = {name: value for name, value in record.levers._asdict().items() if value is not None}
         return record._replace(levers=Levers(**neutral | given))
 
@@ -413,17 +414,10 @@ class Plan:
             config, own = self.config, self.config.settings[carrier]
             sizes = config.whole // own.num_envs, config.segments
             rows = [row for row in self.rows if row.carrier == carrier]
+            drift = {"patterns": config.patterns_known, "onset": config.onset, "changes": config.changes}
             learner = learner_of(
                 rows[0].method.carrier,
-                World(
-                    self.task,
-                    *sizes,
-                    config.observe,
-                    config.patterns_known,
-                    config.onset,
-                    config.changes,
-                    config.history,
-                ),
+                World(self.task, *sizes, config.observe, history=config.history, **drift),
                 own.config,
                 own.base,
                 num_envs=own.num_envs,

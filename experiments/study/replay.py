@@ -24,18 +24,12 @@ from experiments.study.config import STEADY, StudyConfig, check_unchanged
 from experiments.study.folder import StudyFolder, open_study
 from experiments.study.method import Control, Method
 from experiments.study.process import check_numerics
-from experiments.study.program import Plan, Records, Share
+from experiments.study.program import UNTOUCHED, Plan, Records, Share
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-_NEUTRAL = {
-    "window": 1.0,
-    "recency": np.inf,
-    "rate": 1.0,
-    "updates": 1.0,
-}  # levers recorded as in force before an update
 #: Shared with the record of controls.
 _ALIKE = ("task", "steps", "horizon", "evaluations", "onset", "changes", "proxy", "source", "drift_seed")
 
@@ -247,7 +241,7 @@ def _from_replay(result: Replayed, run: int, stride: int) -> Played:
         return np.concatenate([[first], values[run, :-1]]).astype(np.float32)
 
     levers = {
-        name: shifted(values, _NEUTRAL[name]) if name in _NEUTRAL else values[run].astype(np.float32)
+        name: shifted(values, UNTOUCHED[name]) if name in UNTOUCHED else values[run].astype(np.float32)
         for name, values in result.levers._asdict().items()
         if values is not None
     }
