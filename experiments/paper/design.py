@@ -137,10 +137,14 @@ PARTS: Registry[Part] = Registry(
     F=Part("adaptations on the tasks of A and C, for SAC and PPO", (_TOY, *_MECHANICS)),
     G=Part(
         "robots that learn before the drift begins; weights tuned on the first fifth of runs without drift",
-        tuple(
-            _learned(task, carrier, steps)
-            for task in ("hopper", "halfcheetah", "walker2d")
-            for carrier, steps in (("sac", 150_000), ("ppo", 512_000))
+        (
+            _learned("hopper", "sac", 150_000),
+            _learned("hopper", "ppo", 512_000),
+            # After 50,000 steps SAC has what `learned` asks for here, and not yet on the two others.
+            _learned("halfcheetah", "sac", 100_000),
+            _learned("halfcheetah", "ppo", 512_000),
+            _learned("walker2d", "sac", 150_000),
+            _learned("walker2d", "ppo", 512_000),
         ),
     ),
     appendix=Part(
