@@ -1,7 +1,6 @@
 """Tables of the README and of these pages, made from stored records and from the registries.
 
-`python docs/page_tables.py` draws the pictures of the grid and rewrites everything between `<!-- table: NAME -->` and
-`<!-- /table -->`; a test compares.
+`docs/fill_pages.py` writes them between `<!-- table: NAME -->` and `<!-- /table -->`.
 """
 
 import inspect
@@ -18,7 +17,7 @@ import polars as pl
 from aesjax.schedules import fixed
 from agents import CarrierSpec
 from experiments.measure import comparisons
-from experiments.paper import early, figures, record, tables
+from experiments.paper import early, record, tables
 from experiments.paper.evidence import NAMES, having
 from experiments.study.method import Method
 from experiments.study.text import parse_method, parse_method_with_carrier
@@ -28,7 +27,6 @@ BENCHMARKS = ROOT / "benchmarks"
 RESULTS = ROOT / "experiments" / "results"
 PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
 TABLES: dict[str, Callable[[], str]] = {}
-MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- /table -->)", flags=re.DOTALL)
 
 RECENT = "fixed+recent"
 CHANGE = "aes_c+recent+refresh:threshold=3"
@@ -170,7 +168,7 @@ _RELEASE, _STARTS_LOW = "grid/B-toy_multigoal_classic-4000-meow", "meow+aes:base
 #: The tables of differences, by name.
 FAMILIES = {
     "robots": Family(
-        "AES minus its carrier's own weight",
+        "AES minus the agent alone",
         [
             robot("HalfCheetah SAC", HC, "halfcheetah", "sac+aes", "sac"),
             robot("HalfCheetah SAC, against the best constant of", HC, "halfcheetah", "sac+aes"),
@@ -314,13 +312,53 @@ def audited() -> dict:
     return json.loads((RESULTS / "audit.json").read_text())
 
 
-@table
-def claims() -> str:
-    """Every claim as the audit prints it, without its families."""
+def _claims(verdict: str) -> list[list[str]]:
+    """Claims with a verdict as the audit prints them, without their families: cells by column."""
     from experiments.paper.audit import tables as of_the_audit
 
     _, found, _ = of_the_audit(audited())
-    return rows(found.header, [[cell.text for cell in row] for row in found.rows if not row[0].text.startswith("·")])
+    cells = ([cell.text for cell in row] for row in found.rows if not row[0].text.startswith("·"))
+    return [row for row in cells if row[1].startswith(verdict)]
+
+
+def _settled(verdict: str) -> str:
+    """A row per claim; the reason without the settings that do not count."""
+    body = []
+    for claim, _, paper, ours, counts, _, why in _claims(verdict):
+        body.append([claim, paper, ours, counts, re.split("; (?:judged|settings)", why)[0]])
+    return tables.markdown(["claim", "paper", "ours", "settings + / − / ?", "why"], body)
+
+
+@table
+def claims_reproduced() -> str:
+    """Claims that are reproduced."""
+    return _settled("reproduced")
+
+
+@table
+def claims_contradicted() -> str:
+    """Claims that are contradicted."""
+    return _settled("contradicted")
+
+
+#: What would decide a claim, by the reason for which it is undecided; `horizon` states hours, `no data` says why.
+_DECIDED_BY = {
+    "power": "more seeds",
+    "premise": "a task on which the part that is taken away matters",
+    "lower level": "methods that return to an equal level",
+}
+
+
+@table
+def claims_undecided() -> str:
+    """Claims that are undecided, with what would decide them."""
+    body = []
+    for claim, verdict, paper, ours, counts, _, why in _claims("undecided"):
+        reason = verdict.partition(": ")[2]
+        hours = re.search(r"about ([\d,]+ h)", why)
+        by = f"trained agents: {hours[1]}" if hours else _DECIDED_BY.get(reason, why)
+        body.append([claim, paper, ours, counts, by])
+    return tables.markdown(["claim", "paper", "ours", "settings + / − / ?", "would be decided by"], body)
 
 
 def measured(name: str) -> dict:
@@ -456,7 +494,7 @@ def compiling() -> str:
         if case["task"] == "toy":
             cells.append(f"{sum(p['compiling'] for p in warm):.1f}")
         body.setdefault(CARRIERS[("sac", "ppo", "sql", "meow").index(case["carrier"])], []).extend(cells)
-    head = ["carrier", "toy: tracing", "compiling", "reading the cache", "Hopper, C engine: tracing", "compiling"]
+    head = ["agent", "toy: tracing", "compiling", "reading the cache", "Hopper, C engine: tracing", "compiling"]
     return rows(head, [[name, *cells] for name, cells in body.items()])
 
 
@@ -539,7 +577,7 @@ def trained() -> str:
             returns = ", ".join(f"{run['return_mean']:,.0f}" for run in own["runs"])
             link = f"[`{task}`](../experiments/warm/{task})"
             body.append([link, carrier.upper(), f"{own['runs'][0]['step']:,}", returns])
-    return rows(["folder", "carrier", "steps", "returns, seeds 1 to 5"], body)
+    return rows(["folder", "agent", "steps", "returns, seeds 1 to 5"], body)
 
 
 PUBLISHED = {  # levels of other simulators, with 33 to 655 million samples
@@ -572,7 +610,7 @@ def mujoco_learning() -> str:
     for own, steps in (*studies, (sbx, sbx["step"][-1])):
         seeds = ", ".join(f"{curve[-1]:,.0f}" for curve in own["return_mean"].values())
         body.append([f"{own['task']}, {own['carrier']}", f"{steps:,}", seeds])
-    return rows(["task, carrier", "steps", "return of each seed"], body)
+    return rows(["task, agent", "steps", "return of each seed"], body)
 
 
 @cache
@@ -610,7 +648,7 @@ def aes() -> str:
     """Published AES minus its carrier on the toy task."""
     own = {each.methods[tables.BASELINE]: each.published for each in grid() if each.task == "toy"}
     body = [[c, *(starred(own[c][tables.BASELINE, pattern]) for pattern in PATTERNS)] for c in CARRIERS]
-    return rows(["AES minus its carrier, toy task", "no drift", *PATTERNS[1:]], body)
+    return rows(["AES minus the agent alone, toy task", "no drift", *PATTERNS[1:]], body)
 
 
 @table
@@ -738,7 +776,7 @@ def single_file_lines() -> str:
     """Lines of the single-file SAC that an entropy schedule adds or changes: those with a number or "here"."""
     lines = (ROOT / "experiments" / "single_file_sac.py").read_text().splitlines()
     marked = [line.strip() for line in lines if re.search(r"  # (\d\b|.*\bhere$)", line)]
-    return "\n".join(["```python", marked[0], "", *marked[1:], "```", ""])
+    return "\n".join(["```text", marked[0], "", *marked[1:], "```", ""])
 
 
 @table
@@ -746,6 +784,12 @@ def policy_reader() -> str:
     """The reader of exported policies."""
     text = (ROOT / "experiments" / "session" / "reader.py").read_text()
     return f"```python\n{text}```\n"
+
+
+@table
+def reached() -> str:
+    """Returns of our agents on MuJoCo's robots beside public ones."""
+    return tables.reached(record.read().runs, record.read().curves)
 
 
 @table
@@ -758,28 +802,3 @@ def power() -> str:
 def early_tuning() -> str:
     """AES minus a constant, both chosen on the beginning of runs."""
     return early.table(grid(), record.read().curves)
-
-
-#: Pictures of the grid by file name.
-PICTURES: dict[str, Callable[[Path], None]] = {
-    "overview": lambda path: figures.overview(grid(), path),
-    "kappa": lambda path: figures.kappa(grid(), path),
-    "response": lambda path: figures.response(grid(), record.read().curves, path),
-}
-
-
-def filled(text: str) -> str:
-    """A page with its tables made again."""
-    return MARK.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
-
-
-def pages() -> list[Path]:
-    """Pages that may have tables."""
-    return [ROOT / "README.md", BENCHMARKS / "README.md", RESULTS / "tables.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-if __name__ == "__main__":
-    for page in pages():
-        page.write_text(filled(page.read_text()))
-    for name, draw in PICTURES.items():
-        draw(ROOT / "docs" / f"{name}.png")

@@ -16,7 +16,7 @@ import pytest
 
 import aesjax
 from experiments.cli import main
-from tests.pages import FENCE, PAGES, ROOT, anchors, blocks, links, tables
+from tests.pages import FENCE, PAGES, ROOT, anchors, blocks, fill, links
 
 OTHERWISE = {"STEADY", "UnknownNameError"}  # public, and explained where they are used
 OURS = ("aesjax", "agents", "envs", "experiments")
@@ -45,10 +45,10 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(target), link
 
 
-@pytest.mark.parametrize("page", tables.pages(), ids=named)
-def test_tables_are_those_of_the_records_and_registries(page):
+@pytest.mark.parametrize("page", fill.pages(), ids=named)
+def test_tables_and_sentences_are_those_of_the_records_and_registries(page):
     text = page.read_text()
-    assert tables.filled(text) == text, "python docs/page_tables.py makes them again"
+    assert fill.filled(text) == text, "python docs/fill_pages.py makes them again"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what Brax imports

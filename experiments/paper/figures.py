@@ -12,8 +12,21 @@ from experiments.measure.comparisons import DECIDED, EQUAL, EQUIVALENT, Contrast
 from experiments.measure.stats import Interval, t_interval
 from experiments.measure.study import STEADY
 from experiments.paper.record import method_of
-from experiments.paper.tables import BASELINE, CONTRASTS, PUBLISHED, Setting, cells_of, kappa_of, longest, plays
+from experiments.paper.tables import (
+    BASELINE,
+    CONTRASTS,
+    LEVEL,
+    PUBLISHED,
+    RECENT,
+    TUNED,
+    Setting,
+    cells_of,
+    kappa_of,
+    longest,
+    plays,
+)
 from experiments.report.draw import canvas_to_files, frame
+from experiments.report.plots import BASELINE as BASELINE_INK
 from experiments.report.plots import PALETTE, REFERENCE_INK
 from experiments.report.verdicts import SIGNS
 from experiments.study import store
@@ -23,6 +36,16 @@ _COLUMNS = (STEADY, "abrupt", "linear", "periodic", "mixed", "sawtooth")
 _SAME = {"mixed_release": "mixed"}  # on the authors' toy task
 _FULL = 0.2  # share of the gain at which the colour is full
 _WIDTH = 4.0  # inches, so that a telephone shows the text without enlarging
+#: Methods of the front picture, by their row in the tables: legend, colour, mark.
+_FRONT = {
+    BASELINE: ("SAC's own tuning", BASELINE_INK, "*"),
+    PUBLISHED: ("AES, published", PALETTE[1], "s"),
+    LEVEL: ("constant of equal mean", PALETTE[0], "D"),
+    TUNED: ("AES, kappa tuned", PALETTE[3], "^"),
+    RECENT: ("constant with newer data", PALETTE[2], "o"),
+}
+_CURVES = (BASELINE, PUBLISHED, LEVEL, RECENT)
+_DIFFERENCES = (BASELINE, PUBLISHED, TUNED, RECENT)
 
 
 def _canvas(height: float, rows: int = 1):
@@ -218,3 +241,64 @@ def response(found: Sequence[Setting], curves: pl.DataFrame, path: Path) -> None
     _titled(axis, "rise of the entropy weight, %", "change of the drift, at 20, 40, 60 and 80 % of the run")
     axis.legend(fontsize=8, frameon=False)
     store.write_bytes(path, canvas_to_files(canvas, 160).png)
+
+
+def front(found: Sequence[Setting], curves: pl.DataFrame, path: Path) -> None:
+    """Draw SAC on the toy task under abrupt drift, and differences to the tuned constant on every task of SAC."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure as Canvas
+
+    settings = {each.task: each for each in longest(found) if each.carrier == "sac"}
+    canvas = Canvas(figsize=(10.0, 3.5), layout="constrained")
+    left, right = canvas.subplots(1, 2, width_ratios=(1.15, 1.0))
+    toy = settings["toy"]
+    for row in _CURVES:
+        label, colour, _ = _FRONT[row]
+        own = curves.join(_runs_of(toy, row, "abrupt"), on=["study", "method", "pattern", "seed"], how="semi")
+        seeds = own.pivot("seed", index="step", values="return_mean").sort("step").drop_nulls()
+        steps, returns = seeds["step"].to_numpy() / 1_000, seeds.drop("step").to_numpy()
+        mean = returns.mean(axis=1)
+        half = np.array([t_interval(values).high for values in returns]) - mean
+        left.plot(steps, mean, color=colour, lw=1.3, label=label)
+        left.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.1, lw=0)
+    for change in np.arange(1, 5) * toy.steps / 5_000:
+        left.axvline(change, color=REFERENCE_INK, lw=0.8, ls="--", zorder=0)
+    _titled(left, "return of SAC on the toy task (dashed: changes)", "environment steps, thousands")
+    shown = [each for each in settings.values() if each.tuned and each.gain > 0]
+    for at, setting in enumerate(sorted(shown, key=lambda each: (each.is_robot, each.task))):
+        for place, row in enumerate(_DIFFERENCES):
+            _, colour, mark = _FRONT[row]
+            if (interval := pooled(setting, row)) is not None:
+                value, low, high = interval
+                y, span = at + 0.18 * (place - 1.5), [[value - low], [high - value]]
+                right.errorbar(value, y, xerr=span, fmt=mark, color=colour, ms=4.5, lw=1.0)
+    names = [each.task for each in sorted(shown, key=lambda each: (each.is_robot, each.task))]
+    right.set_yticks(range(len(names)), names)
+    right.invert_yaxis()
+    right.axvline(0.0, color=REFERENCE_INK, lw=0.9, zorder=0)
+    _titled(right, "SAC under drift, minus a tuned constant", "difference in return, % of the agent's gain")
+    handles = [right.errorbar([], [], fmt=mark, color=colour, label=label) for label, colour, mark in _FRONT.values()]
+    canvas.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    store.write_bytes(path, canvas_to_files(canvas, 160).png)
+
+
+def _runs_of(setting: Setting, row: str, pattern: str) -> pl.DataFrame:
+    """Study, method, pattern and seed of the runs of a row of the tables."""
+    own = setting.runs.filter(method=setting.methods[row], pattern=pattern)
+    return own.select("study", "method", "pattern", "seed")
+
+
+def pooled(setting: Setting, row: str) -> Interval | None:
+    """Difference of a row to the chosen constant in % of the gain: mean over drifting patterns, t interval over seeds.
+
+    None where the setting has no such method, or the method is the constant.
+    """
+    method = setting.methods.get(row)
+    if method is None or method == setting.constant:
+        return None
+    runs = setting.runs.filter(pl.col("pattern") != STEADY, pl.col("seed").is_in(list(setting.reporting)))
+    means = runs.group_by("method", "seed").agg(pl.col("mean_return").mean()).pivot("method", values="mean_return")
+    differences = (means[method] - means[setting.constant]).drop_nulls().to_numpy()
+    return t_interval(100 * differences / setting.gain)

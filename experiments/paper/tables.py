@@ -29,7 +29,7 @@ from experiments.paper.evidence import (
     measure,
     unclear,
 )  # fmt: skip
-from experiments.paper.learned import learned
+from experiments.paper.learned import curve, learned
 from experiments.paper.record import Gathered, method_of, methods_of
 from experiments.study.method import BASELINE as OWN
 from experiments.study.method import Method
@@ -76,7 +76,7 @@ class Setting(NamedTuple):
         return self.runs["pattern"].unique(maintain_order=True).to_list()
 
 
-BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT = (
+BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT, RECENT = (
     "baseline",
     "`aes`, published",
     "`aes`, chosen kappa",
@@ -85,6 +85,7 @@ BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT = (
     "time-permuted weights of `aes`",
     "constant 0",
     "default constant",
+    "`fixed+recent`",
 )
 
 
@@ -301,6 +302,32 @@ def verdict(found: Sequence[Setting]) -> str:
     return markdown(["AES", *_GROUPS], body)
 
 
+#: Environment steps at which agents are compared to public ones, and the share before them that is averaged.
+MILESTONES, WINDOW = (26_000, 100_000, 300_000, 1_000_000), 0.1
+
+
+def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
+    """Mean returns of agents without drift beside public ones of as many steps, in brackets; MuJoCo's robots.
+
+    Args:
+      runs, curves: of a record. A number is the mean over seeds in the tenth before a milestone, of the longest study
+        that comes within 2 % of it.
+    """
+    own = _steady(runs.filter(pl.col("task").is_in(TASKS["mujoco"]), ~pl.col("trained"))).sort("steps")
+    body = []
+    for task, carrier in product(TASKS["mujoco"], ("sac", "ppo")):
+        longest = own.filter(task=task, carrier=carrier).filter(pl.col("steps") == pl.col("steps").max())
+        rows = curves.join(longest, on=["study", "method", "pattern", "seed"], how="semi")
+        public = dict(curve(task, carrier).select("steps", "return").iter_rows())
+        line = [f"`{task}` {carrier.upper()}"]
+        for steps in MILESTONES:
+            window = rows.filter(pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right"))
+            ours = window["return_mean"].mean() if rows["step"].max() >= 0.98 * steps else None
+            line.append(f"{'–' if ours is None else f'{ours:,.0f}'} ({public[steps]:,.0f})")
+        body.append(line)
+    return markdown(["ours (public)", *(f"{steps:,} steps" for steps in MILESTONES)], body)
+
+
 def power(found: Sequence[Setting]) -> str:
     """Smallest and largest detectable difference of each contrast, in % of the agent's gain; constants left out."""
     groups: dict[str, list[Setting]] = {}
@@ -421,7 +448,7 @@ def paper_tables(gathered: Gathered) -> str:
                 for p in head
             }
             body.append([f"{family} {carrier}", *(_beside(own.filter(pattern=p), paper[p], 1.0, 2) for p in head)])
-        head = ["carrier, then with `aes`", *("no drift" if p == STEADY else p for p in head)]
+        head = ["agent alone, then with `aes`", *("no drift" if p == STEADY else p for p in head)]
         parts.append(f"**{title}: paper; ours**\n\n{markdown(head, body)}")
     body = []
     for family, task in ((family, task) for family, tasks in TASKS.items() for task in tasks):

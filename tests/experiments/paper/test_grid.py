@@ -11,10 +11,8 @@ import pytest
 from experiments.measure.comparisons import contrasts
 from experiments.measure.stats import detectable
 from experiments.paper import design, early, figures, record, tables
-from experiments.paper.evidence import having
 from experiments.study import store
 from experiments.study.codec import encode
-from experiments.study.method import Method
 from experiments.study.text import parse_method
 from tests.experiments.measure.synthetic import make_curves
 from tests.experiments.report.pages import save
@@ -27,9 +25,6 @@ SETTINGS = {(each.task, each.carrier): each for each in GRID}
 
 def text(page):
     return " ".join((ROOT / page).read_text().split())
-
-
-PAGE, README = text("docs/results.md"), text("README.md")
 
 
 def cell(setting, part, row, pattern):
@@ -203,110 +198,10 @@ def test_the_table_of_power_spans_the_detectable_differences_of_a_task():
         assert wide.published[key].detectable > 2 * toy.published[key].detectable
 
 
-def test_the_page_states_the_outcomes():
-    sac, ppo = (outcomes("tuned", tables.PUBLISHED, carrier) for carrier in ("sac", "ppo"))
-    stated = f"worse than a chosen constant in {sac['worse']} of {sac.total()} settings and better in {sac['better']}."
-    assert stated in PAGE
-    assert (ppo["better"], ppo["worse"]) == (0, 0)
-    assert f"from a chosen constant is significant in {ppo.total()} settings" in PAGE
-    assert RECORD.runs.filter(carrier="ppo", method="PPO+AES", steps=100_000)["saturation_max"].min() == 1.0
-    newer = [s.tuned["`fixed+recent`", pattern].outcome for s in SETTINGS.values() if s.carrier == "sac"
-             for pattern in s.patterns if ("`fixed+recent`", pattern) in s.tuned and pattern != "steady"]  # fmt: skip
-    counts = f"in {newer.count('better')} of {len(newer)} drifting settings"
-    assert f"{counts} and worse in {newer.count('worse')}." in text("docs/what_helps.md")
-    assert f"{counts}, worse in {newer.count('worse')}" in text("docs/choose.md")
-    assert f"better {counts} of four small tasks" in text("README.md")
-    tuned = [each for s in SETTINGS.values() for each in tables.outcomes(s, tables.TUNED, "tuned")]
-    moving = [each for s in SETTINGS.values() for each in tables.outcomes(s, tables.TUNED, "tuned", pinned=False)]
-    better, worse, rest = moving.count("better"), moving.count("worse"), len(tuned) - len(moving)
-    counts = f"{better} of {len(moving)} settings"
-    assert f"better than the chosen constant in {counts} where the weight moves, worse in {worse};" in PAGE
-    assert f"of the other {rest} none differs." in PAGE
-    assert (better, worse) == (tuned.count("better"), tuned.count("worse"))
-    undecided = moving.count("undecided")
-    assert f"more than a tuned constant in {counts}, by less than 0.5 of 45 to 47; {undecided} are undecided." in README
-    gains = SETTINGS["toy", "sac"].tuned.items()
-    gains = [each for (row, _), each in gains if (row, each.outcome) == (tables.TUNED, "better")]
-    assert len(gains) == better
-    assert all(each.interval.value < 0.5 for each in gains)
-    for row in (tables.LEVEL, tables.TIMING):
-        assert outcomes("published", row, "sac", task="toy") == {"equivalent": 6}
-        assert outcomes("published", row, "sac", task="cartpole_swingup")["better"] == 1
-        own = outcomes("published", row, "ppo")
-        assert (own["better"], own["worse"]) == (0, 0)
-        assert own == {"equal": own.total()}  # pinned
-        assert f"four tasks: AES is pinned in {own.total()} of {own.total()} settings" in PAGE
-    level, alone = (
-        [each for s in tables.longest(GRID) for each in tables.outcomes(s, row, "published", pinned=False)]
-        for row in (tables.LEVEL, tables.BASELINE)
-    )
-    better, worse = level.count("better"), level.count("worse")
-    assert f"better than a constant weight of equal mean in {better} of {len(level)} such settings" in PAGE
-    counts = f"better than a constant weight of equal mean in {better} of {len(level)} settings, worse in {worse}"
-    assert f"{counts} and equivalent in {level.count('equivalent')}." in README
-    better, worse, moving = alone.count("better"), alone.count("worse"), len(alone)
-    assert f"in {moving} settings of small tasks, AES is worse than the agent alone in {worse} and better" in README
-    assert (
-        f"in the {moving} settings where the weight moves, AES is worse than the agent alone in {worse}"
-        in PAGE.lower().replace("aes", "AES")
-    )
-    every = [each for s in tables.longest(GRID) for each in tables.outcomes(s, tables.BASELINE, "published")]
-    assert f"In {len(every) - moving} of {len(every)} settings AES at its published settings is pinned" in README
-    assert f"is pinned in {len(every) - moving} of {len(every)} settings" in PAGE
-    assert not any(setting.is_robot for setting in GRID)  # nothing is known about robots
-    assert outcomes("published", tables.BASELINE, "sac", task="toy") == {"better": 5, "worse": 1}
-    assert cell(SETTINGS["toy", "sac"], "published", tables.BASELINE, "steady").outcome == "worse"
-    assert outcomes("published", tables.BASELINE, "sql", task="toy") == {"better": 1, "worse": 3, "undecided": 2}
-    assert outcomes("published", tables.BASELINE, "meow", task="toy") == {"worse": 5, "undecided": 1}
-    for metric, row, part, sentence in (
-        ("drop_run_safe", tables.LEVEL, "published", "than its mean-matched constant in DropRatio in {}"),
-        ("recovery", tables.LEVEL, "published", "in recovery in {}"),
-        ("drop_run_safe", tables.BASELINE, "published", "better in DropRatio in {}"),
-        ("drop_run_safe", "`fixed+recent`", "tuned", "`fixed+recent` lowers DropRatio in {}"),
-    ):
-        own = tables.longest(list(tables.settings(RECORD.runs, metric)))
-        found = [each for s in own for each in tables.outcomes(s, row, part, pinned=False)]
-        assert sentence.format(f"{found.count('better')} of {len(found)}") in PAGE
-    worse = [outcomes("published", tables.BASELINE, "sql", task=t)["worse"] for t in ("reacher", "cartpole_swingup")]
-    assert sum(worse) == 11
-    assert outcomes("published", tables.BASELINE, "sql", task="pendulum") == {"undecided": 6}
-    for task in ("reacher", "cartpole_swingup"):
-        assert outcomes("published", tables.BASELINE, "sac", task=task) == {"worse": 6}
-
-
-def test_the_page_states_what_the_robots_lack_and_the_outcomes_on_the_authors_toy_task():
-    published = having(RECORD.runs, lambda method: method == Method(method.carrier, "aes"))
-    aes = RECORD.runs.filter(published, pl.col("study").str.contains("^[DE]-"))
-    slow = (pl.col("task") == "isaac_anymal") & pl.col("carrier").is_in(["sac", "sql"])  # to reach its clip
-    assert aes.filter(~slow)["saturation_max"].min() > 0.999
-    assert aes.filter(slow)["saturation_max"].min() > 0.959
-    assert aes["first_change"].unique().sort().to_list() == [0.2 * steps for steps in (25_600, 51_200, 512_000)]
-    found = {(each.task, each.carrier, each.steps): each for each in GRID}
-    outcomes = tables.outcomes(found["toy_multigoal_classic", "meow", 4_000], tables.BASELINE, "published")
-    assert Counter(outcomes) == {"undecided": 5}
-    steady = RECORD.runs.filter(task="toy_multigoal_classic", carrier="meow", pattern="steady")
-    middle = steady.group_by("method").agg(pl.col("final_return", "floor").median())
-    assert middle.filter(pl.col("final_return") > pl.col("floor"))["method"].to_list() == ["MEow"]
-
-
-def test_the_page_counts_the_outcomes_of_resets_after_detections():
-    runs, tasks = RECORD.runs.filter(carrier="ppo", preset="quick"), ("toy", "cartpole_swingup", "pendulum", "reacher")
-    runs = runs.filter(~pl.col("study").str.starts_with("appendix"))
-    methods = ("PPO+AES-C+refresh", "PPO")
-    means = runs.filter(pl.col("method").is_in(methods), pl.col("task").is_in(tasks))
-    pairs = means.pivot("method", index=["task", "pattern", "seed"], values="mean_return").drop_nulls()
-    pairs = pairs.with_columns(difference=pl.col(methods[0]) - pl.col(methods[1]))
-    groups = {key: part["difference"].to_numpy() for key, part in pairs.group_by("task", "pattern")}
-    own = Counter(each.outcome for each in contrasts(groups).values())
-    counts = (
-        f"worse than PPO's default constant in {own['worse']} of {own.total()} settings and better in {own['better']}"
-    )
-    assert counts in text("docs/what_helps.md")
-
-
 @pytest.mark.parametrize(
     ("name", "draw"),
     [
+        ("front", lambda path: figures.front(GRID, RECORD.curves, path)),
         ("overview", lambda path: figures.overview(GRID, path)),
         ("kappa", lambda path: figures.kappa(GRID, path)),
         ("response", lambda path: figures.response(GRID, RECORD.curves, path)),
@@ -331,8 +226,7 @@ def test_the_picture_of_weights_draws_the_runs_of_the_tables_as_its_caption_says
             assert setting.steps == 100_000
             assert {point.method for point in drawn} <= set(setting.runs["method"])
             assert not any("other" in point.method for point in drawn)
-    for page in ("README.md", "docs/results.md"):
-        assert "*Toy task, 100,000 steps, abrupt drift, ten seeds" in text(page)
+    assert "*Toy task, 100,000 steps, abrupt drift, ten seeds" in (ROOT / "docs" / "comparisons.md").read_text()
 
 
 def test_pinned_settings_are_counted_apart_and_equal_to_their_controls():
@@ -360,11 +254,6 @@ def test_the_weight_responds_less_to_later_changes():
     weight = [1.0, 1.0, 1.1, 1.1, 1.0, 1.0]  # at 20, 40, ... % of the run
     run = pl.DataFrame({"seed": 1, "step": range(0, 101, 10), "entropy_weight": np.repeat(weight, 2)[:11]})
     np.testing.assert_allclose(figures.rises(run, 100.0), [0.1, 0.0, 0.0, 0.0], atol=1e-12)
-    rises = figures.responses(GRID, RECORD.curves)
-    toy, sawtooth, steady = ([f"{100 * rise:.1f}".replace("-0.0", "0.0") for rise in own] for own in rises.values())
-    assert f"abrupt drift: {', '.join(toy[:3])} and {toy[3]} % after the four changes." in PAGE
-    assert f"sawtooth: {', '.join(sawtooth[:3])} and {sawtooth[3]} %;" in PAGE
-    assert f"without drift {', '.join(steady[:3])} and {steady[3]} %." in PAGE
 
 
 def test_early_tuning_chooses_on_the_beginning_and_compares_on_the_rest():

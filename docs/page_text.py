@@ -1,0 +1,232 @@
+"""Sentences of README and pages that contain numbers of the stored records.
+
+`docs/fill_pages.py` writes them between `<!-- text: NAME -->` and `<!-- /text -->`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from page_tables import FAMILIES, audited, grid, tested
+
+from experiments.measure.comparisons import BETTER, EQUIVALENT, UNDECIDED, WORSE
+from experiments.measure.study import STEADY
+from experiments.paper import tables
+from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RECENT, TIMING, TUNED, Setting
+
+TEXTS: dict[str, Callable[[], str]] = {}
+LABELS = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d"}
+
+
+def text(function: Callable[[], list[str]]) -> Callable[[], list[str]]:
+    """Register sentences, one a line, under the function's name."""
+    TEXTS[function.__name__.replace("_", "-")] = lambda: "".join(f"{line}\n" for line in function())
+    return function
+
+
+def longest(test: Callable[[Setting], bool] = lambda setting: True) -> list[Setting]:
+    """The settings of the grid at their longest horizons that pass a test."""
+    return [setting for setting in tables.longest(grid()) if test(setting)]
+
+
+def outcomes(settings: Iterable[Setting], row: str, part: str, *, pinned: bool | None = None) -> Counter:
+    """Number of patterns per outcome, over settings."""
+    return Counter(each for setting in settings for each in tables.outcomes(setting, row, part, pinned=pinned))
+
+
+def of(counts: Counter, outcome: str = BETTER) -> str:
+    """`2 of 36`."""
+    return f"{counts[outcome]} of {counts.total()}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words with commas, and `and` before the last."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def robots() -> list[Setting]:
+    """Robots whose agents had learned before the first change."""
+    return longest(lambda setting: setting.is_robot)
+
+
+def robot_names() -> str:
+    """Robots and agents that have learned."""
+    return listed(f"{LABELS.get(each.task, each.task)} ({each.methods[BASELINE]})" for each in robots())
+
+
+@text
+def verdict() -> list[str]:
+    """The answer: published AES where its weight moves, and tuned AES against a tuned constant."""
+    every = longest()
+    alone, level = (outcomes(every, row, "published", pinned=False) for row in (BASELINE, LEVEL))
+    pinned, tuned = outcomes(every, BASELINE, "published", pinned=True), outcomes(every, TUNED, "tuned", pinned=False)
+    return [
+        f"**Where the weight of AES moves, AES as published earns more than the agent alone in {of(alone)} settings "
+        f"and less in {alone[WORSE]}; a constant weight of equal mean earns as much in {of(level, EQUIVALENT)}.**",
+        f"**With its factor `kappa` tuned, AES earns more than a tuned constant in {of(tuned)} settings and less in "
+        f"{tuned[WORSE]}.**",
+        f"In {pinned.total()} further settings the published weight stays at a bound, so that AES is a constant.",
+    ]
+
+
+@text
+def unknown() -> list[str]:
+    """The open part of the answer."""
+    undecided = of(outcomes(longest(), TUNED, "tuned", pinned=False), UNDECIDED)
+    trained = f"only {robot_names()} had learned before the first change" if robots() else "none had learned in time"
+    return [f"Not known: {undecided} comparisons of tuned AES are undecided, and of the robots {trained}."]
+
+
+@text
+def on_robots() -> list[str]:
+    """The answer on robots whose agents have learned."""
+    lines = []
+    for setting in robots():
+        rows = {PUBLISHED: "published AES", TUNED: "tuned AES", RECENT: "`fixed+recent`"}
+        counts = {words: outcomes([setting], row, "tuned") for row, words in rows.items() if row in setting.methods}
+        parts = [f"{words} is better in {of(own)} settings, worse in {own[WORSE]}" for words, own in counts.items()]
+        name = f"{LABELS.get(setting.task, setting.task)}, {setting.methods[BASELINE]}"
+        lines.append(f"- **{name}**, against a tuned constant: {'; '.join(parts)}.")
+    return lines or ["No robot can be judged: no stored agent had learned before its robot changed."]
+
+
+def _steps() -> Counter:
+    """Outcomes of one gradient step per environment step minus a quarter, on two mechanical tasks."""
+    family = FAMILIES["steps-small"]
+    return Counter(contrast.outcome for (at, _), contrast in tested(family).items() if family.rows[at].task != "toy")
+
+
+def _recent(test: Callable[[Setting], bool] = lambda setting: True) -> Counter:
+    """Outcomes of `fixed+recent` minus the chosen constant under drift, SAC."""
+    return Counter(
+        contrast.outcome
+        for setting in longest(lambda each: each.carrier == "sac" and test(each))
+        for pattern, contrast in tables.cells_of(setting, RECENT, "tuned").items()
+        if pattern != STEADY
+    )
+
+
+def _recent_at_equal_weight(task: str) -> Counter:
+    """Outcomes of `fixed+recent` minus the constant of equal weight on a task."""
+    family = FAMILIES["recent"]
+    return Counter(contrast.outcome for (at, _), contrast in tested(family).items() if family.rows[at].task == task)
+
+
+@text
+def instead() -> list[str]:
+    """Recommendations with their numbers."""
+    recent, pendulum = _recent(), _recent_at_equal_weight("pendulum")
+    return [
+        "- **Tune a constant weight** ([how](docs/tuning.md)); no schedule here is better in more than a few settings.",
+        "- **Take one gradient step per environment step.** With SAC this is better than a quarter of one in "
+        f"{of(_steps())} settings of two mechanical tasks.",
+        f"- **With SAC under drift, try newer data** (`fixed+recent`): better than a tuned constant in {of(recent)} "
+        f"settings, worse in {recent[WORSE]}; on the pendulum worse than an equal constant in {of(pendulum, WORSE)}.",
+    ]
+
+
+@text
+def claims() -> list[str]:
+    """The paper's claims by verdict."""
+    verdicts = Counter(claim["verdict"] for claim in audited()["claims"])
+    counts = ", ".join(f"{verdicts[kind]} are {kind}" for kind in ("reproduced", "contradicted"))
+    return [f"Of the paper's {verdicts.total()} quantitative claims {counts} and {verdicts[UNDECIDED]} are undecided."]
+
+
+@text
+def level_and_timing() -> list[str]:
+    """Level and timing of the weight where it moves."""
+    own = longest(lambda setting: LEVEL in setting.methods or TIMING in setting.methods)
+    level, timing = (outcomes(own, row, "published", pinned=False) for row in (LEVEL, TIMING))
+    return [
+        f"**The level of the weight matters, its timing does not.** Where the weight moves, AES is equivalent to a "
+        f"constant of equal mean in {of(level, EQUIVALENT)} settings,",
+        f"and to its own weights in random order in {of(timing, EQUIVALENT)}.",
+    ]
+
+
+@text
+def toy_sac() -> list[str]:
+    """SAC on the toy task, where AES looks best."""
+    own = longest(lambda setting: (setting.task, setting.carrier) == ("toy", "sac"))
+    alone, tuned = outcomes(own, BASELINE, "published"), outcomes(own, PUBLISHED, "tuned")
+    return [
+        f"**AES looks best with SAC on the toy task**, where it is better than SAC's own tuning in {of(alone)}.",
+        f"SAC's own tuning is a weak opponent there: a tuned constant is better than AES in {of(tuned, WORSE)}.",
+    ]
+
+
+@text
+def recent() -> list[str]:
+    """The answer about newer data."""
+    small = _recent(lambda setting: not setting.is_robot)
+    pendulum = _recent_at_equal_weight("pendulum")
+    return [
+        f"On four small tasks it is better than a tuned constant in {of(small)} drifting settings and worse in "
+        f"{small[WORSE]}.",
+        f"On the pendulum it is worse than the constant of equal weight in {of(pendulum, WORSE)} settings.",
+    ]
+
+
+@text
+def movements() -> list[str]:
+    """Movements of the weight, and recovery, from the audit."""
+    judged = {claim["key"]: claim for claim in (*audited()["claims"], *audited()["questions"])}
+    rise, level = 100 * judged["I1"]["difference"], judged["I2"]["difference"]
+    own, fixed = (_points(judged[key]) for key in ("C1", "AES 4"))
+    return [
+        f"- **Weight.** After an abrupt change the weight of AES rises by {rise:.1f} % more than without one (I1); "
+        f"under drift it is larger by {level:.2f} (I2).",
+        "- **Recovery**, SAC on the toy task, in points of training with 95 % intervals: AES minus SAC's own tuning "
+        f"{own}, AES minus SAC's constant {fixed}.",
+    ]
+
+
+def _points(claim: dict) -> str:
+    """A difference in % of training with its interval."""
+    difference, low, high = (100 * value for value in (claim["difference"], *claim["interval"]))
+    return f"{difference:+.1f} [{low:.1f}, {high:.1f}]"
+
+
+def _resets() -> tuple[Counter, Counter, Counter]:
+    """Outcomes of PPO's partial resets: on the toy task, there at times that are no changes, on mechanical tasks."""
+    family = FAMILIES["resets"]
+    toy, untimed, mechanics = Counter(), Counter(), Counter()
+    for (at, _), contrast in tested(family).items():
+        row = family.rows[at]
+        (toy if row.task == "toy" else mechanics)[contrast.outcome] += 1
+        if row.task == "toy" and "20 %" not in row.label:
+            untimed[contrast.outcome] += 1
+    return toy, untimed, mechanics
+
+
+@text
+def choose() -> list[str]:
+    """The recommendations by task and agent, with their evidence."""
+    tuned, recent, pendulum = outcomes(longest(), TUNED, "tuned", pinned=False), _recent(), _recent_at_equal_weight
+    toy, untimed, mechanics = _resets()
+    lost = f"pendulum: worse than an equal constant in {of(pendulum('pendulum'), WORSE)}"
+    rows = [
+        ["no drift, or unknown", "any", "`fixed:base=...`, tuned", f"tuned AES: better in {of(tuned)} settings"],
+        [
+            "goals, rewards or dynamics drift",
+            "SAC",
+            "`fixed+recent`, compared with `fixed` on your task",
+            f"better than a tuned constant in {of(recent)} drifting settings, worse in {recent[WORSE]}; {lost}",
+        ],
+        [
+            "fewer gradient steps than environment steps",
+            "SAC, SQL, MEow",
+            "one gradient step per environment step",
+            f"SAC, against a quarter: better in {of(_steps())} settings of two mechanical tasks",
+        ],
+        [
+            "any",
+            "PPO",
+            "`fixed:base=...`, tuned; no partial resets",
+            f"resets: better in {of(toy)} settings of the toy task ({of(untimed)} at times that are no changes); on "
+            f"three mechanical tasks worse in {of(mechanics, WORSE)}",
+        ],
+    ]
+    lines = [["your task", "agent", "use", "evidence"], ["---"] * 4, *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
