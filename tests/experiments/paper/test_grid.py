@@ -198,6 +198,12 @@ def test_the_table_of_power_spans_the_detectable_differences_of_a_task():
         assert wide.published[key].detectable > 2 * toy.published[key].detectable
 
 
+def test_an_agent_is_compared_with_a_public_one_where_it_has_as_many_steps():
+    runs = RECORD.runs.filter(task="hopper", carrier="sac", steps=25_600)
+    curves = RECORD.curves.with_columns(return_mean=pl.col("step").cast(pl.Float32))
+    assert "| `hopper` SAC | 24,960 (332) | – (1,104) |" in tables.reached(runs, curves)  # of 24,320 and 25,600
+
+
 @pytest.mark.parametrize(
     ("name", "draw"),
     [
