@@ -184,6 +184,8 @@ class Study:
     methods nor upper bounds."""
     history: Number = 1
     """Policy and critics see the last N observations of the episode and the actions between them."""
+    replay: Number = None
+    """Transitions in the replay of a run; by default the preset's."""
     timeout: Annotated[float | None, *SECONDS] = None
     """Seconds for a step of a bridged task's simulator; 120 by default."""
     controls_from: Folder = None

@@ -287,7 +287,10 @@ def configured(study: Any) -> StudyConfig:
     steps, settings = _sized(sizes, settings, carriers, study.steps)
     copies = math.lcm(*(own.num_envs for own in settings.values()))
     replay, warmup = sizes_of(
-        steps, copies, sizes.replay or sizes.replay_fraction * steps, sizes.warmup or sizes.warmup_fraction * steps
+        steps,
+        copies,
+        study.replay or sizes.replay or sizes.replay_fraction * steps,
+        sizes.warmup or sizes.warmup_fraction * steps,
     )
     own_patterns = {name: pattern for name, pattern in patterns.items() if name not in envs.PATTERNS}
     outside = {name: source_of("pattern", pattern) for name, pattern in own_patterns.items()}
