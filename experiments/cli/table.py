@@ -26,7 +26,7 @@ class Table:
     name: tyro.conf.Positional[Literal["grid"]]
     """grid: methods with equal tuning, including the paper's two, and controls."""
     part: str
-    """A to G, or appendix; `aesjax list tables` describes them."""
+    """A to H, or appendix; `aesjax list tables` describes them."""
     out: Path
     """Folder of the studies, tables.md and the record. Finished studies in it are not trained again, interrupted ones
     are continued."""
@@ -34,8 +34,8 @@ class Table:
     """Sizes: small (hours to a day on two cores), or paper (the paper's, as far as stated)."""
     tasks: str | None = None
     """Comma-separated tasks of the part instead of all."""
-    carriers: str = "sac,ppo,sql,meow"
-    """Comma-separated carriers."""
+    carriers: str | None = None
+    """Comma-separated carriers of the part instead of all."""
     patterns: Text = None
     """Drift patterns of every study instead of the part's."""
     seeds: Text = None
@@ -69,7 +69,7 @@ def execute(options: Table) -> int:
     """Train unfinished studies, record them and print the tables."""
     import polars as pl
 
-    from experiments.paper import tables
+    from experiments.paper import helps, tables
     from experiments.paper.design import cells, controls
     from experiments.paper.evidence import FAMILY_OF, SETTING, planned, references
     from experiments.paper.record import STUDIES, Record, gather, read, record
@@ -81,8 +81,8 @@ def execute(options: Table) -> int:
     given = {name: value for name in names if (value := getattr(options, name)) is not None}
     with refusing():
         start_jax(options.devices)
-        tasks = options.tasks.split(",") if options.tasks else None
-        wanted = cells(options.part, options.carriers.split(","), options.preset, tasks, given)
+        carriers, tasks = (names.split(",") if names else None for names in (options.carriers, options.tasks))
+        wanted = cells(options.part, carriers, options.preset, tasks, given)
         place = options.record or options.out / "record"
         known = read(place) if (place / STUDIES).exists() else Record(pl.DataFrame(), pl.DataFrame(), {})
         expected = planned(wanted)
@@ -124,7 +124,10 @@ def execute(options: Table) -> int:
             return DONE
         record(folders, place)
         results = gather([place])
-        text = tables.appendix_tables(results) if options.part == "appendix" else tables.tables(results.runs)
+        if options.part == "H":
+            text = helps.by_task(helps.comparisons(read(place)))
+        else:
+            text = tables.appendix_tables(results) if options.part == "appendix" else tables.tables(results.runs)
         paper = tables.paper_tables(results) if set(results.runs["task"]) & set(FAMILY_OF) else ""
         store.write_text(options.out / "tables.md", f"{text}\n{paper}")
         print(f"{text}\nrecord: {place}\ntables, with the paper's: {options.out / 'tables.md'}")

@@ -7,16 +7,17 @@ environment step on the toy task, the small mechanics and MuJoCo; on Isaac they 
 environments. The authors' code does so with 512.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from aesjax.adaptations import burst, recent, refresh, reset, utd
+from aesjax.adaptations import burst, fire, fire_reset, geometric, recent, refresh, reset, utd
 from aesjax.registry import Registry, lookup
-from aesjax.schedules import aes, aes_c, aes_r, fixed
+from aesjax.schedules import aes, aes_c, aes_r, fixed, trend
 from agents import CARRIERS
+from agents.common import LoopConfig
 from experiments.presets import presets_of
 from experiments.session.study import Study, TuneOptions
 from experiments.study.method import Control, Method
@@ -40,11 +41,9 @@ TASKS: Mapping[str, tuple[str, ...]] = {
         *("isaac_anymal", "isaac_allegro_hand", "isaac_franka_cabinet"),
     ),
 }
-#: Numbers among which part G chooses.
-TUNED_NUMBERS = {
-    "sac": ("fixed.base=0.02:0.5:5", "aes.kappa=0.003:0.3:5"),
-    "ppo": ("fixed.base=0,0.0003,0.001,0.003,0.01", "aes.kappa=0.0003:0.03:5"),
-}
+#: Five values of the one number of a schedule among which parts G and H choose: kappa of AES, the base of others.
+_WEIGHTS = {"sac": "0.02:0.5:5", "crossq": "0.02:0.5:5", "ppo": "0,0.0003,0.001,0.003,0.01"}
+_FACTORS = {"sac": "0.003:0.3:5", "crossq": "0.003:0.3:5", "ppo": "0.0003:0.03:5"}
 _COUPLED = "aes:coupling=1"  # in the paper's ablation learning rates follow the weight
 _CLIPS = (("1e-5", "2"), ("1e-4", "1"), ("1e-5", "1"), ("1e-5", "0.5"), ("1e-4", "0.5"))
 #: The paper's tables of Appendix B: table -> row -> the method as typed in `--schedules`, in the paper's order.
@@ -79,6 +78,12 @@ class Cell(NamedTuple):
     study: Study
     tuned: Tuned | None = None  # methods that join those of the study once they are tuned
 
+    @property
+    def untuned(self) -> Study:
+        """The study with all of its methods, before any number is chosen."""
+        methods = dict.fromkeys([*self.study.methods, *(self.tuned.methods if self.tuned else ())])
+        return replace(self.study, methods=list(methods))
+
 
 class Size(NamedTuple):
     """Sizes of the studies of one task; None: the preset's."""
@@ -103,22 +108,30 @@ class Part(NamedTuple):
     sizes: tuple[Size, ...]
 
 
-def _learned(task: str, carrier: str, steps: int) -> Size:
+def _learned(task: str, steps: int, *carriers: str) -> Size:
     """A robot that learns for half of the run before it changes, at unknown times or all the time.
 
     In the wide ranges an agent that was trained without drift loses about half of its gain over random actions; in the
     usual ones a twelfth on Hopper and a fifth on HalfCheetah.
     """
     return Size(
-        task, steps, "1:5", episodes=2, patterns="steady,abrupt,ou", onset=0.5, changes="random", carriers=(carrier,),
+        task, steps, "1:5", episodes=2, patterns=_RANDOM, onset=0.5, changes="random", carriers=carriers,
         channels="hard",
     )  # fmt: skip
 
 
+def _settled(task: str) -> Size:
+    """A small task that is learned before it changes, with seeds that no other part has."""
+    return Size(task, 40_000, "21:30", patterns=_RANDOM, onset=0.4, changes="random", carriers=_RIVALS)
+
+
+_RIVALS = ("sac", "crossq")
+_RANDOM = "steady,abrupt,ou"
 _RELEASED = "steady,abrupt,sawtooth,periodic,mixed_release"
 _TEXT = PATTERNS.removesuffix(",sawtooth")
 _TOY = Size("toy", 100_000)
-_MECHANICS = tuple(Size(task, 40_000) for task in ("reacher", "cartpole_swingup", "pendulum"))
+_SMALL = ("reacher", "cartpole_swingup", "pendulum")
+_MECHANICS = tuple(Size(task, 40_000) for task in _SMALL)
 PARTS: Registry[Part] = Registry(
     "part",
     A=Part("the toy task of the text", (_TOY,)),
@@ -134,17 +147,28 @@ PARTS: Registry[Part] = Registry(
         "Isaac; a study of 512,000 steps takes minutes on a GPU, and half an hour or more on two cores",
         tuple(Size(task, steps, "1:5", 20, 2, _TEXT) for task in TASKS["isaac"] for steps in (51_200, 512_000)),
     ),
-    F=Part("adaptations on the tasks of A and C, for SAC and PPO", (_TOY, *_MECHANICS)),
+    F=Part(
+        "adaptations on the tasks of A and C, for SAC and PPO",
+        tuple(size._replace(carriers=("sac", "ppo")) for size in (_TOY, *_MECHANICS)),
+    ),
     G=Part(
         "robots that learn before the drift begins; weights tuned on the first fifth of runs without drift",
         (
-            _learned("hopper", "sac", 150_000),
-            _learned("hopper", "ppo", 512_000),
+            _learned("hopper", 150_000, "sac"),
+            _learned("hopper", 512_000, "ppo"),
             # After 50,000 steps SAC has what `learned` asks for here, and not yet on the two others.
-            _learned("halfcheetah", "sac", 100_000),
-            _learned("halfcheetah", "ppo", 512_000),
-            _learned("walker2d", "sac", 150_000),
-            _learned("walker2d", "ppo", 512_000),
+            _learned("halfcheetah", 100_000, "sac"),
+            _learned("halfcheetah", 512_000, "ppo"),
+            _learned("walker2d", 150_000, "sac"),
+            _learned("walker2d", 512_000, "ppo"),
+        ),
+    ),
+    H=Part(
+        "rivals of AES, each with numbers tuned on the first tenth of runs without drift, for SAC and CrossQ",
+        (
+            *(_settled(task) for task in ("toy", *_SMALL)),
+            _learned("hopper", 150_000, *_RIVALS),
+            _learned("halfcheetah", 100_000, *_RIVALS),
         ),
     ),
     appendix=Part(
@@ -193,26 +217,65 @@ def appendix(carrier: str) -> list[Method]:
 
 
 def untuned(carrier: str) -> list[Method]:
-    """The carrier's own weight and published AES, beside which the methods of `tuned` are judged."""
-    return [Method(carrier), Method(carrier, aes())]
+    """The carrier's own weight, and published AES on the paper's carriers; compared with tuned methods."""
+    return [Method(carrier), *([Method(carrier, aes())] if carrier in PUBLISHED else [])]
 
 
 def tuned(carrier: str) -> Tuned:
     """A constant, AES, and a constant with newer data (PPO: with resets), each with its best number."""
     lever = reset() if carrier == "ppo" else recent()
     rows = (Method(carrier, fixed()), Method(carrier, aes()), Method(carrier, fixed(), lever))
-    numbers = TUNED_NUMBERS["ppo" if carrier == "ppo" else "sac"]
-    return Tuned(rows, TuneOptions(numbers, shares="0.2", choosing_patterns="steady", clipped=0.1))
+    return _tuned(rows, 0.2)
 
 
-_METHODS = {"G": untuned, "B": released, "F": helpers, "appendix": appendix}
+def rivals(carrier: str) -> Tuned:
+    """Rivals of AES for SAC; a constant and AES for CrossQ."""
+    both = (Method(carrier, fixed()), Method(carrier, aes()))
+    if carrier == "crossq":
+        return _tuned(both, 0.1)
+    levers = (recent(), geometric(), fire_reset(every=0.17))  # the last at no change point
+    rows = (
+        *both,
+        *(Method(carrier, schedule()) for schedule in (aes_r, trend)),
+        *(Method(carrier, fixed(), lever) for lever in levers),
+        Method(carrier, aes_c(), fire()),
+    )
+    return _tuned(rows, 0.1)
+
+
+def _tuned(rows: tuple[Method, ...], share: float) -> Tuned:
+    """Methods of one carrier, each with one number that is chosen on a share of runs without drift."""
+    carrier = rows[0].carrier.name
+    schedules = dict.fromkeys(method.in_force.factory.name for method in rows)
+    numbers = tuple(
+        f"aes.kappa={_FACTORS[carrier]}" if name == "aes" else f"{name}.base={_WEIGHTS[carrier]}" for name in schedules
+    )
+    return Tuned(rows, TuneOptions(numbers, shares=f"{share:g}", choosing_patterns="steady", clipped=0.1))
+
+
+def variants(cell: Cell) -> Iterator[Cell]:
+    """Studies of the tuned constant alone, beside the study of the rivals for SAC.
+
+    Agents see the last four observations; they observe the drift, which bounds the gain of a history; or their replay
+    is as short as the window of `recent`, which separates the age of data from its weight.
+    """
+    capacity, share = cell.untuned.config.replay_capacity, recent().filled().given["share"]
+    window = max(round(share * capacity), 4 * LoopConfig.newest)
+    options: dict[str, dict[str, Any]] = {"history": {"history": 4}, "drift": {"observe": "drift"}}
+    for name, own in (options | {"replay": {"replay": window}}).items():
+        study = replace(cell.study, methods=[], **own)
+        yield Cell(f"{cell.name}-{name}", study, _tuned((Method("sac", fixed()),), 0.1))
+
+
+_METHODS = {"G": untuned, "H": untuned, "B": released, "F": helpers, "appendix": appendix}
+_TUNED = {"G": tuned, "H": rivals}
 #: Parts and carriers that have `core`, with five seeds, at the small scale.
 _CORE = [*product("DE", PUBLISHED), *product("AC", ("sql", "meow"))]
 
 
 def cells(
     part: str,
-    carriers: Sequence[str] = PUBLISHED,
+    carriers: Sequence[str] | None = None,
     scale: Scale = "small",
     tasks: Sequence[str] | None = None,
     given: Mapping[str, Any] = {},
@@ -221,7 +284,7 @@ def cells(
 
     Args:
       scale: ``paper`` has the steps, evaluations and networks of the preset `paper`.
-      tasks: some of the part's; None: all.
+      carriers, tasks: some of the part's; None: all.
       given: options of every study instead of the part's.
 
     Raises:
@@ -229,7 +292,7 @@ def cells(
     """
     sizes = {size.task: size for size in PARTS[part].sizes}
     chosen = [lookup("task of the part", sizes, task).task for task in tasks or sizes]
-    known = [name for name in carriers if lookup("carrier", CARRIERS, name) and (part != "F" or name in ("sac", "ppo"))]
+    known = [name for name in carriers or CARRIERS if lookup("carrier", CARRIERS, name)]
     found = []
     for size in (size for size in PARTS[part].sizes if size.task in chosen):
         if scale == "paper":
@@ -240,17 +303,20 @@ def cells(
         preset = presets[size.preset]
         steps = given.get("steps") or size.steps or preset.steps
         for carrier in [name for name in known if name in size.carriers]:
-            # Some published PPO has no bonus, of which there are no multiples.
-            base = preset.carriers[carrier].base or presets["quick"].carriers[carrier].base
             few = scale == "small" and (part, carrier) in _CORE
-            rows = core(carrier) if few else _METHODS[part](carrier) if part in _METHODS else methods(carrier, base)
+            if few or part in _METHODS:
+                rows = core(carrier) if few else _METHODS[part](carrier)
+            else:
+                # Some published PPO has no bonus, of which there are no multiples.
+                rows = methods(carrier, preset.carriers[carrier].base or presets["quick"].carriers[carrier].base)
             study = Study(
                 size.task, rows, size.patterns, "1:5" if few else size.seeds, preset=size.preset, steps=steps,
                 evaluations=size.evaluations, episodes=size.episodes, onset=size.onset, changes=size.changes,
                 channels=size.channels,
             )  # fmt: skip
             name = f"{part}-{size.task}-{steps}-{carrier}"
-            found.append(Cell(name, replace(study, **given), tuned(carrier) if part == "G" else None))
+            cell = Cell(name, replace(study, **given), _TUNED[part](carrier) if part in _TUNED else None)
+            found += [cell, *(variants(cell) if (part, carrier) == ("H", "sac") else ())]
     return list({cell.name: cell for cell in found}.values())  # at given steps the horizons of a task are one
 
 

@@ -58,8 +58,7 @@ def planned(wanted: Sequence[Cell]) -> pl.DataFrame:
     """The runs of studies, as far as a record describes them before their training."""
     rows = []
     for cell in wanted:
-        methods = dict.fromkeys([*cell.study.methods, *(cell.tuned.methods if cell.tuned else ())])
-        config = replace(cell.study, methods=list(methods)).config
+        config = cell.untuned.config
         for row, pattern, seed in product(rows_of(config), config.patterns, config.seeds):
             definition = json.dumps(encode(row.method))
             rows.append((config.task, config.steps, row.carrier, row.name, definition, pattern, seed))

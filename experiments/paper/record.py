@@ -30,7 +30,7 @@ STUDIES, RUNS = "grid.json", "runs.parquet"
 NAN = float("nan")
 #: Fields that must agree before runs of two studies are compared, besides the settings of common carriers.
 _ALIKE = ("task", "preset", "steps", "horizon", "evaluations", "episodes", "segments", "onset", "changes", "drift_seed",
-          "proxy", "source", "options")  # fmt: skip
+          "proxy", "source", "options", "observe", "history")  # fmt: skip
 _SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
 _RUN = ("method", "pattern", "seed")
 _LABELS = ("study", "family", "task", "carrier", "method", "schedule", "variant", "pattern", "seed", "step")
@@ -129,8 +129,8 @@ def gather(places: Sequence[Path]) -> Gathered:
     studies: dict[str, Any] = {}
     for folder in records:
         stored = read(folder)
-        # Neither rows without curves, of which only scores are stored, nor trials of a tuning are evidence.
-        whole = [name for name, study in stored.studies.items() if not study["config"].get("horizon")]
+        # Rows without curves, of which only scores are stored, are no evidence.
+        whole = [name for name, study in stored.studies.items() if _is_evidence(study["config"])]
         rows = stored.runs.filter(pl.col("study").is_in(whole))
         frames.append(rows.with_columns(record=pl.lit(folder.as_posix())))
         studies |= stored.studies
@@ -138,7 +138,7 @@ def gather(places: Sequence[Path]) -> Gathered:
     curves: list[pl.DataFrame] = []
     for folder in (folder for folder in folders if folder not in records):
         about, rows = _study(folder)
-        if not about["config"].get("observe") and not about["config"].get("horizon"):  # references, trials
+        if _is_evidence(about["config"]):
             loaded[folder.as_posix()] = about
             curves.append(rows.with_columns(study=pl.lit(folder.as_posix())))
     if loaded:
@@ -147,6 +147,11 @@ def gather(places: Sequence[Path]) -> Gathered:
     runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=columns)
     studies |= loaded
     return Gathered(runs, _configs(studies), _seconds(studies))
+
+
+def _is_evidence(config: Mapping[str, Any]) -> bool:
+    """Whether a study is neither a reference, whose agents observe the drift, nor the trials of a tuning."""
+    return not config.get("observe") and not config.get("horizon")
 
 
 def _configs(studies: Mapping[str, Any]) -> Configs:
@@ -241,7 +246,7 @@ def _groups(studies: Mapping[str, Any]) -> list[_Group]:
 def fits(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
     """Whether runs of two configurations may be compared."""
     common = set(ours.get("settings", {})) & set(theirs.get("settings", {}))
-    names = (*_ALIKE, "observe", *(_SIZES if common else ()))
+    names = (*_ALIKE, *(_SIZES if common else ()))
     if any(ours.get(name) != theirs.get(name) for name in names) or _began(ours, common) != _began(theirs, common):
         return False
     return all(ours["settings"][name] == theirs["settings"][name] for name in common)

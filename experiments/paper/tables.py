@@ -37,7 +37,8 @@ from experiments.study.text import number
 
 #: Seeds on which kappa and the constant are chosen, and seeds on which their differences are reported.
 CHOOSING, REPORTING = range(1, 6), range(6, 11)
-_IN_GRID = ~pl.col("study").str.starts_with("appendix")
+#: Studies with tables of their own: the appendix, and part H.
+_IN_GRID = ~pl.col("study").str.contains("^(appendix|H)-")
 _Key = tuple[str, str]  # row of a table, pattern
 
 
@@ -141,6 +142,7 @@ def unfilled(part: str, runs: pl.DataFrame) -> str:
     if part == "appendix":
         enough = runs.filter(pl.col("pattern").is_in(PATTERNS))["seed"].n_unique() >= FEWEST
         return "" if enough else f"{FEWEST} seeds, and a pattern of {', '.join(PATTERNS)}"
+    runs = runs.filter(carrier="sac") if part == "H" else runs  # whose constant is the opponent
     full = any(_is_complete(own) for _, own in runs.group_by(SETTING))
     return "" if full else f"the pattern {STEADY}, {ENOUGH} seeds, a constant and `aes`, of one carrier on a task"
 

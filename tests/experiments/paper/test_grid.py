@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import matplotlib.image
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from experiments.measure.comparisons import contrasts
 from experiments.measure.stats import detectable
 from experiments.paper import design, early, figures, record, tables
+from experiments.session.tuning import TuningPlan
 from experiments.study import store
 from experiments.study.codec import encode
 from experiments.study.text import parse_method
@@ -42,8 +44,13 @@ def test_every_cell_of_a_part_is_a_study_with_a_folder_of_its_own(part, scale):
     cells = design.cells(part, scale=scale)
     assert len({cell.name for cell in cells}) == len(cells)
     for cell in cells:
-        config = cell.study.config
+        config = cell.untuned.config
         assert config.task == cell.study.task
+        if cell.tuned:
+            plan = TuningPlan(replace(cell.study, methods=cell.tuned.methods), cell.tuned.options)
+            assert plan.trials.config.whole == config.steps
+            assert {len(trials) for trials in plan.tuned.values()} == {5}
+            assert len(plan.tuned) == len(cell.tuned.methods)
         controls = design.controls(cell, ROOT)
         tuned = part in "AC" and config.carriers[0] in ("sac", "ppo")
         assert (controls is not None) == (part in "ACDE" if scale == "paper" else tuned)

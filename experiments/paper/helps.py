@@ -1,0 +1,214 @@
+"""Part H as tables: rivals of AES minus SAC's tuned constant, after the drift has begun."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from experiments.measure.comparisons import DECIDED, Contrast, contrasts
+from experiments.measure.study import STEADY
+from experiments.paper.record import Record
+from experiments.paper.tables import markdown
+from experiments.study.config import StudyConfig, config_from_json
+from experiments.study.program import Row, rows_of
+from experiments.study.text import number
+
+#: Column of the curves -> its words.
+METRICS = {"return_mean": "evaluation", "online_return": "online"}
+#: Whether the drift varies -> its words.
+DRIFTS = {True: "under drift", False: "no drift"}
+SCHEDULES, CRITIC, DATA, RESETS, OBSERVATIONS = (
+    "entropy weight", "normalised critic", "newer data", "resets", "observations",
+)  # fmt: skip
+KINDS = (SCHEDULES, CRITIC, DATA, RESETS, OBSERVATIONS)
+_LEVERS = {"window": DATA, "recency": DATA, "isometry": RESETS}
+#: Metric, and whether the drift varies.
+Key = tuple[str, bool]
+
+
+class Rival(NamedTuple):
+    """A method on a task, compared with SAC's tuned constant."""
+
+    kind: str  # of `KINDS`
+    label: str  # the same on all tasks
+    numbers: str  # its chosen number, and the size of another replay
+    contrasts: Mapping[Key, Contrast]  # Holm over all rivals of the task
+    cost: float  # time of an environment step relative to SAC's study; NaN on another device
+
+
+class Comparison(NamedTuple):
+    """The rivals on one task."""
+
+    config: StudyConfig  # of SAC's study
+    constant: float  # SAC's tuned weight
+    levels: Mapping[Key, float]  # mean returns of SAC with it
+    rivals: Sequence[Rival]
+
+
+class _Study(NamedTuple):
+    """A study of part H in a record."""
+
+    config: StudyConfig
+    device: str
+    seconds: float  # of an environment step of one run
+    means: Mapping[tuple[str, str, int], Mapping[str, float]]  # (method, pattern, seed) -> metric -> mean
+
+    @property
+    def carrier(self) -> str:
+        return self.config.carriers[0]
+
+    def values(self, method: str, key: Key, seeds: Sequence[int]) -> np.ndarray:
+        """(n,) means over the patterns that drift, or without drift, by seed; NaN where a run is missing."""
+        metric, drifting = key
+        patterns = [name for name in self.config.patterns if (name != STEADY) == drifting]
+        missing = dict.fromkeys(METRICS, np.nan)
+
+        def mean(seed: int) -> Any:
+            return np.mean([self.means.get((method, pattern, seed), missing)[metric] for pattern in patterns])
+
+        return np.array([mean(seed) for seed in seeds])
+
+
+def comparisons(record: Record) -> list[Comparison]:
+    """The comparison of every task that has studies of part H, those of SAC's tuned constant among them."""
+    groups: dict[tuple[str, int], list[_Study]] = {}
+    for name, about in record.studies.items():
+        if name.startswith("H-") and not about["config"].get("horizon"):  # trials have one
+            study = _study(record, name)
+            groups.setdefault((study.config.task, study.config.steps), []).append(study)
+    return [found for studies in groups.values() if (found := _compared(studies)) is not None]
+
+
+def _study(record: Record, name: str) -> _Study:
+    about, keys = record.studies[name], ["method", "pattern", "seed"]
+    config = config_from_json(about["config"])
+    (part,) = about["parts"].values()
+    late = record.curves.filter(pl.col("study") == name, pl.col("step") > config.onset * config.steps)
+    means = late.group_by(keys).agg(pl.col(metric).cast(pl.Float64).mean() for metric in METRICS)
+    broken = {tuple(run[key] for key in keys) for run in about["unfinished"]}
+    found = {tuple(row[key] for key in keys): row for row in means.iter_rows(named=True)}
+    whole = {run: row for run, row in found.items() if run not in broken}
+    return _Study(config, about["device"], part["seconds"] / (part["runs"] * config.steps), whole)
+
+
+def _compared(studies: Sequence[_Study]) -> Comparison | None:
+    """All methods of one task against SAC's tuned constant; None without it."""
+    main = max((each for each in studies if each.carrier == "sac"), key=_methods, default=None)
+    constant = next((row for row in rows_of(main.config) if row.method.follows("fixed")), None) if main else None
+    if main is None or constant is None:
+        return None
+    seeds, drifts = main.config.seeds, {pattern != STEADY for pattern in main.config.patterns}
+    keys = [(metric, drifting) for drifting in DRIFTS if drifting in drifts for metric in METRICS]
+    levels = {key: main.values(constant.name, key, seeds) for key in keys}
+    rows = [(study, row) for study in studies for row in rows_of(study.config)]
+    rows = [(study, row) for study, row in rows if study is not main or row.name != constant.name]
+    differences = {
+        (at, key): study.values(row.name, key, seeds) - levels[key]
+        for at, (study, row) in enumerate(rows)
+        for key in keys
+    }
+    tested, rivals = contrasts(differences), []
+    for at, (study, row) in enumerate(rows):
+        cost = study.seconds / main.seconds if study.device == main.device else float("nan")
+        rivals.append(Rival(*_described(study, row, main), {key: tested[at, key] for key in keys}, cost))
+    rivals.sort(key=lambda rival: KINDS.index(rival.kind))
+    means = {key: float(np.nanmean(values)) for key, values in levels.items()}
+    return Comparison(main.config, constant.method.in_force.given["base"], means, rivals)
+
+
+def _methods(study: _Study) -> int:
+    """Number of methods; the studies of a variant have one."""
+    return len(study.config.methods)
+
+
+def _described(study: _Study, row: Row, main: _Study) -> tuple[str, str, str]:
+    """Kind, label and numbers of a rival."""
+    config, method = study.config, row.method
+    text = "own weight" if method.is_baseline else f"`{row.rule}`"
+    if method.follows("aes") and not method.in_force.given:
+        text += ", published"
+    label = text if study.carrier == "sac" else f"{method.carrier.label} {text}"
+    numbers = [f"{name} {number(value)}" for name, value in method.in_force.given.items()]
+    if config.observe:
+        kind, label = OBSERVATIONS, f"{label}, drift observed"
+    elif config.history > 1:
+        kind, label = OBSERVATIONS, f"{label}, last {config.history} observations"
+    elif config.replay_capacity < main.config.replay_capacity:
+        kind, label = DATA, f"{label}, short replay"
+        numbers.append(f"replay {config.replay_capacity:,}")
+    elif study.carrier != "sac":
+        kind = CRITIC
+    else:
+        kind = next((_LEVERS[lever] for lever in row.turned), SCHEDULES)
+    return kind, label, ", ".join(numbers)
+
+
+def by_task(found: Sequence[Comparison]) -> str:
+    """A table per task with intervals, outcomes, chosen numbers and costs."""
+    parts = []
+    for comparison in found:
+        config, keys = comparison.config, list(comparison.levels)
+        head = [f"{METRICS[metric]}, {DRIFTS[drifting]}" for metric, drifting in keys]
+        levels = [_text(level, "") for level in comparison.levels.values()]
+        body = [["SAC `fixed`, mean return", f"base {number(comparison.constant)}", *levels, "1.0"]]
+        for rival in comparison.rivals:
+            cells = [_interval(rival.contrasts[key]) for key in keys]
+            body.append([rival.label, rival.numbers, *cells, _cost([rival.cost])])
+        title = f"### Part H: `{config.task}`, {config.steps:,} steps"
+        parts.append(f"{title}\n\n*{_about([comparison])}*\n\n{markdown(['method', 'number', *head, 'cost'], body)}")
+    return "\n".join(parts)
+
+
+def overview(found: Sequence[Comparison]) -> str:
+    """A table under drift and one without, of evaluation and online return; rows are methods, columns are tasks.
+
+    A star is p < 0.05 after Holm. Empty without a task.
+    """
+    if not found:
+        return ""
+    kinds = {rival.label: rival.kind for comparison in found for rival in comparison.rivals}
+    by_label = [{rival.label: rival for rival in comparison.rivals} for comparison in found]
+    names, parts = [f"`{comparison.config.task}`" for comparison in found], []
+    for drifting, words in DRIFTS.items():
+        body = []
+        for label in sorted(kinds, key=lambda name: KINDS.index(kinds[name])):
+            cells = [_starred(rivals.get(label), drifting) for rivals in by_label]
+            costs = [rivals[label].cost for rivals in by_label if label in rivals]
+            body.append([label, *cells, _cost(costs)])
+        parts.append(markdown([words, *names, "cost"], body))
+    return "\n".join([*parts, f"Read: {_about(found)} A star is p < 0.05.\n"])
+
+
+def _about(found: Sequence[Comparison]) -> str:
+    """Explanation of a table."""
+    seeds = " or ".join(map(str, sorted({len(comparison.config.seeds) for comparison in found})))
+    return (
+        f"mean return after the onset minus that of SAC with a tuned constant weight, {seeds} paired seeds. Online is "
+        "the return earned in training. Drifting patterns are pooled. Tuned methods have one number, chosen from five "
+        "on the first tenth of runs without drift, with other seeds. Outcomes are after Holm over all differences of "
+        "a task. Cost is the time of an environment step relative to SAC."
+    )
+
+
+def _text(value: float, sign: str = "+") -> str:
+    """One decimal, none from 100 on; positive numbers begin with ``sign``."""
+    text = f"{value:{sign},.{0 if abs(value) >= 100 else 1}f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text
+
+
+def _interval(contrast: Contrast) -> str:
+    value, low, high = map(_text, contrast.interval)
+    return f"{value} [{low}, {high}]" + (f" {contrast.outcome}" if contrast.outcome in DECIDED else "")
+
+
+def _starred(rival: Rival | None, drifting: bool) -> str:
+    """Evaluation / online return."""
+    own = [] if rival is None else [rival.contrasts[key] for key in rival.contrasts if key[1] == drifting]
+    return " / ".join(_text(each.interval.value) + "*" * (each.outcome in DECIDED) for each in own)
+
+
+def _cost(costs: Sequence[float]) -> str:
+    """Costs as a number or a range; empty where devices differ."""
+    known = sorted({f"{cost:.1f}" for cost in costs if np.isfinite(cost)}, key=float)
+    return " to ".join(dict.fromkeys((known[0], known[-1]))) if known else ""

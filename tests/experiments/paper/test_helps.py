@@ -1,0 +1,112 @@
+"""Part H: rivals of AES against SAC's tuned constant, on a made-up record with known answers."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from experiments import Study
+from experiments.measure import stats
+from experiments.paper import design, helps
+from experiments.paper.record import Record, fits
+
+ONSET, STEPS, SEEDS = 400, 1_000, range(1, 11)
+STUDIES = {
+    "H-toy-1000-sac": (["sac", "sac+fixed:base=0.1", "sac+aes", "sac+trend:base=0.2", "sac+fixed:base=0.1+recent"], {}),
+    "H-toy-1000-sac-history": (["sac+fixed:base=0.1"], {"history": 4}),
+    "H-toy-1000-crossq": (["crossq", "crossq+fixed:base=0.1"], {}),
+    "H-toy-1000-sac-trials": (["sac+fixed:base=0.1", "sac+fixed:base=0.2"], {"until": 0.1}),
+}
+WEAK = 0.4 + 0.5 * np.array([-1.0, 1.0] * 5)  # a difference by seed that one test of its own would find
+#: (study, method, metric, whether the drift varies) -> difference by seed; others have noise without a difference.
+KNOWN = {
+    ("H-toy-1000-sac", "SAC+trend[base=0.2]", "return_mean", True): 2.0,
+    ("H-toy-1000-sac", "SAC+trend[base=0.2]", "online_return", True): -3.0,
+    ("H-toy-1000-sac", "SAC+AES", "return_mean", True): WEAK,
+    ("H-toy-1000-crossq", "CrossQ+fixed[base=0.1]", "return_mean", False): 5.0,
+}
+
+
+def curves_of(name, config):
+    rows = []
+    for row in helps.rows_of(config):
+        for pattern in config.patterns:
+            for seed in config.seeds:
+                level, noise = 10.0 + seed, 0.01 * (-1) ** seed
+                own = (name, row.name) != ("H-toy-1000-sac", "SAC+fixed[base=0.1]")
+                means = {}
+                for metric in helps.METRICS:
+                    d = KNOWN.get((name, row.name, metric, pattern != "steady"), 0.0)
+                    d = d[seed - 1] if isinstance(d, np.ndarray) else d
+                    means[metric] = level + own * (d + noise)
+                for step in range(0, config.steps + 1, 100):  # before the onset methods differ wildly
+                    values = means if step > ONSET else dict.fromkeys(means, 1e3 * len(row.name))
+                    rows.append({"method": row.name, "pattern": pattern, "seed": seed, "step": step, **values})
+    return pl.DataFrame(rows).with_columns(study=pl.lit(name))
+
+
+@pytest.fixture(scope="module")
+def record():
+    frames, studies = [], {}
+    for name, (methods, options) in STUDIES.items():
+        study = Study("toy", methods, "steady,abrupt,ou", "1:10", steps=STEPS, evaluations=10, onset=0.4, **options)
+        config, carrier = study.config, name.split("-")[3]
+        frames.append(curves_of(name, config))
+        runs = len(config.methods) * 30
+        seconds = {"H-toy-1000-crossq": 3.0}.get(name, 1.0) * runs
+        parts = {carrier: {"runs": runs, "seconds": seconds}}
+        studies[name] = {"config": config.to_json(), "device": "cpu", "parts": parts, "unfinished": []}
+    return Record(pl.concat(frames), pl.DataFrame(), studies)
+
+
+def test_differences_outcomes_and_costs_are_those_of_the_runs(record):
+    [found] = helps.comparisons(record)
+    assert (found.constant, found.levels["return_mean", True]) == (0.1, pytest.approx(15.5))
+    rivals = {rival.label: rival for rival in found.rivals}
+    assert len(rivals) == 4 + 1 + 2  # all methods of the studies but the constant, and no trial
+    trend, aes, crossq = rivals["`trend`"], rivals["`aes`, published"], rivals["CrossQ `fixed`"]
+    outcomes = {key: contrast.outcome for key, contrast in trend.contrasts.items()}
+    assert outcomes.pop(("return_mean", True)) == "better"
+    assert outcomes.pop(("online_return", True)) == "worse"
+    assert set(outcomes.values()) == {"undecided"}
+    assert trend.contrasts["return_mean", True].interval.value == pytest.approx(2.0)
+    assert trend.contrasts["online_return", True].interval.value == pytest.approx(-3.0)
+    assert stats.paired_t_p(WEAK) < 0.05
+    weak = aes.contrasts["return_mean", True]
+    assert (weak.outcome, weak.p > 0.05) == ("undecided", True)  # one of 28 tests
+    assert crossq.contrasts["return_mean", False].interval.value == pytest.approx(5.0)
+    assert (crossq.cost, trend.cost) == (pytest.approx(3.0), pytest.approx(1.0))
+    assert crossq.kind == helps.CRITIC
+    assert rivals["`fixed`, last 4 observations"].kind == helps.OBSERVATIONS
+    assert rivals["`fixed+recent`"].kind == helps.DATA
+
+
+def test_a_run_that_diverged_is_left_out_with_its_pair(record):
+    broken = {"method": "SAC+trend[base=0.2]", "pattern": "ou", "seed": 3, "status": "diverged", "task": "toy"}
+    studies = record.studies | {"H-toy-1000-sac": record.studies["H-toy-1000-sac"] | {"unfinished": [broken]}}
+    worse = pl.when(pl.col("seed") == 3, pl.col("method") == broken["method"]).then(-1e6)
+    curves = record.curves.with_columns(worse.otherwise(pl.col("return_mean")).alias("return_mean"))
+    [found] = helps.comparisons(record._replace(curves=curves, studies=studies))
+    (trend,) = [rival for rival in found.rivals if rival.label == "`trend`"]
+    assert trend.contrasts["return_mean", True].interval.value == pytest.approx(2.0, abs=0.01)
+
+
+def test_tables_have_the_tasks_of_the_record_and_are_empty_without_any(record):
+    found = helps.comparisons(record)
+    assert "`toy`" in helps.overview(found)
+    assert "+2.0* / -3.0*" in helps.overview(found)
+    assert "+2.0 [+2.0, +2.0] better" in helps.by_task(found)
+    others = {name: about for name, about in record.studies.items() if "crossq" in name}
+    for none in (record._replace(studies={}), record._replace(studies=others)):  # nothing, and no constant of SAC
+        assert helps.comparisons(none) == []
+    assert helps.overview([]) == helps.by_task([]) == ""
+
+
+def test_runs_of_agents_that_see_other_observations_or_replays_are_never_pooled_with_others():
+    given = {"steps": 1_000, "evaluations": 10}
+    plain, *others = design.cells("H", ["sac"], tasks=["toy"], given=given)
+    configs = [replace(each.study, methods=["sac+fixed"]).config.to_json() for each in (plain, *others)]
+    assert len(configs) == 4
+    assert fits(configs[0], configs[0])
+    assert not any(fits(configs[0], other) for other in configs[1:])
