@@ -260,7 +260,7 @@ def variants(cell: Cell) -> Iterator[Cell]:
     is as short as the window of `recent`, which separates the age of data from its weight.
     """
     capacity, share = cell.untuned.config.replay_capacity, recent().filled().given["share"]
-    window = max(round(share * capacity), 4 * LoopConfig.newest)
+    window = min(max(round(share * capacity), 4 * LoopConfig.newest), capacity)
     options: dict[str, dict[str, Any]] = {"history": {"history": 4}, "drift": {"observe": "drift"}}
     for name, own in (options | {"replay": {"replay": window}}).items():
         study = replace(cell.study, methods=[], **own)

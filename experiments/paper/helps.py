@@ -11,6 +11,7 @@ from experiments.measure.study import STEADY
 from experiments.paper.record import Record
 from experiments.paper.tables import markdown
 from experiments.study.config import StudyConfig, config_from_json
+from experiments.study.method import Method
 from experiments.study.program import Row, rows_of
 from experiments.study.text import number
 
@@ -58,6 +59,11 @@ class _Study(NamedTuple):
     def carrier(self) -> str:
         return self.config.carriers[0]
 
+    @property
+    def constant(self) -> Row | None:
+        """The tuned constant."""
+        return next((row for row in rows_of(self.config) if row.method.follows("fixed")), None)
+
     def values(self, method: str, key: Key, seeds: Sequence[int]) -> np.ndarray:
         """(n,) means over the patterns that drift, or without drift, by seed; NaN where a run is missing."""
         metric, drifting = key
@@ -93,27 +99,34 @@ def _study(record: Record, name: str) -> _Study:
 
 
 def _compared(studies: Sequence[_Study]) -> Comparison | None:
-    """All methods of one task against SAC's tuned constant; None without it."""
+    """All methods of one task against SAC's tuned constant, and CrossQ's AES against its own; None without SAC's."""
     main = max((each for each in studies if each.carrier == "sac"), key=_methods, default=None)
-    constant = next((row for row in rows_of(main.config) if row.method.follows("fixed")), None) if main else None
-    if main is None or constant is None:
+    if main is None or (constant := main.constant) is None:
         return None
     seeds, drifts = main.config.seeds, {pattern != STEADY for pattern in main.config.patterns}
     keys = [(metric, drifting) for drifting in DRIFTS if drifting in drifts for metric in METRICS]
-    levels = {key: main.values(constant.name, key, seeds) for key in keys}
-    rows = [(study, row) for study in studies for row in rows_of(study.config)]
-    rows = [(study, row) for study, row in rows if study is not main or row.name != constant.name]
-    differences = {
-        (at, key): study.values(row.name, key, seeds) - levels[key]
-        for at, (study, row) in enumerate(rows)
-        for key in keys
-    }
+
+    def levels(study: _Study, row: Row) -> dict[Key, np.ndarray]:
+        return {key: study.values(row.name, key, seeds) for key in keys}
+
+    opponent = levels(main, constant)
+    pairs = []  # study, row, opponent's levels and its name
+    for study in studies:
+        rows = [row for row in rows_of(study.config) if study is not main or row.name != constant.name]
+        pairs += [(study, row, opponent, "") for row in rows]
+        if study.carrier != main.carrier and (own := study.constant) is not None:
+            rules = [row for row in rows if row.method.follows("aes")]
+            pairs += [(study, row, levels(study, own), f" minus {_label(own.method)}") for row in rules]
+    differences = {}
+    for at, (study, row, theirs, _) in enumerate(pairs):
+        differences |= {(at, key): ours - theirs[key] for key, ours in levels(study, row).items()}
     tested, rivals = contrasts(differences), []
-    for at, (study, row) in enumerate(rows):
+    for at, (study, row, _, against) in enumerate(pairs):
         cost = study.seconds / main.seconds if study.device == main.device else float("nan")
-        rivals.append(Rival(*_described(study, row, main), {key: tested[at, key] for key in keys}, cost))
+        kind, label, numbers = _described(study, row, main)
+        rivals.append(Rival(kind, label + against, numbers, {key: tested[at, key] for key in keys}, cost))
     rivals.sort(key=lambda rival: KINDS.index(rival.kind))
-    means = {key: float(np.nanmean(values)) for key, values in levels.items()}
+    means = {key: float(np.nanmean(values)) for key, values in opponent.items()}
     return Comparison(main.config, constant.method.in_force.given["base"], means, rivals)
 
 
@@ -125,16 +138,13 @@ def _methods(study: _Study) -> int:
 def _described(study: _Study, row: Row, main: _Study) -> tuple[str, str, str]:
     """Kind, label and numbers of a rival."""
     config, method = study.config, row.method
-    text = "own weight" if method.is_baseline else f"`{row.rule}`"
-    if method.follows("aes") and not method.in_force.given:
-        text += ", published"
-    label = text if study.carrier == "sac" else f"{method.carrier.label} {text}"
+    label = _label(method)
     numbers = [f"{name} {number(value)}" for name, value in method.in_force.given.items()]
     if config.observe:
         kind, label = OBSERVATIONS, f"{label}, drift observed"
     elif config.history > 1:
         kind, label = OBSERVATIONS, f"{label}, last {config.history} observations"
-    elif config.replay_capacity < main.config.replay_capacity:
+    elif study.carrier == "sac" and study is not main:
         kind, label = DATA, f"{label}, short replay"
         numbers.append(f"replay {config.replay_capacity:,}")
     elif study.carrier != "sac":
@@ -142,6 +152,15 @@ def _described(study: _Study, row: Row, main: _Study) -> tuple[str, str, str]:
     else:
         kind = next((_LEVERS[lever] for lever in row.turned), SCHEDULES)
     return kind, label, ", ".join(numbers)
+
+
+def _label(method: Method) -> str:
+    """Name of a method without its tuned number; SAC is left out."""
+    rule = "+".join([method.in_force.factory.name, *(each.factory.name for each in method.adaptations)])
+    text = "own weight" if method.is_baseline else f"`{rule}`"
+    if method.follows("aes") and not method.in_force.given:
+        text += ", published"
+    return text if method.carrier.name == "sac" else f"{method.carrier.label} {text}"
 
 
 def by_task(found: Sequence[Comparison]) -> str:

@@ -15,16 +15,18 @@ ONSET, STEPS, SEEDS = 400, 1_000, range(1, 11)
 STUDIES = {
     "H-toy-1000-sac": (["sac", "sac+fixed:base=0.1", "sac+aes", "sac+trend:base=0.2", "sac+fixed:base=0.1+recent"], {}),
     "H-toy-1000-sac-history": (["sac+fixed:base=0.1"], {"history": 4}),
-    "H-toy-1000-crossq": (["crossq", "crossq+fixed:base=0.1"], {}),
+    "H-toy-1000-crossq": (["crossq", "crossq+fixed:base=0.1", "crossq+aes:kappa=0.1"], {}),
     "H-toy-1000-sac-trials": (["sac+fixed:base=0.1", "sac+fixed:base=0.2"], {"until": 0.1}),
 }
 WEAK = 0.4 + 0.5 * np.array([-1.0, 1.0] * 5)  # a difference by seed that one test of its own would find
+NOISE = 0.1 * np.sin(np.arange(1, 11))
 #: (study, method, metric, whether the drift varies) -> difference by seed; others have noise without a difference.
 KNOWN = {
     ("H-toy-1000-sac", "SAC+trend[base=0.2]", "return_mean", True): 2.0,
     ("H-toy-1000-sac", "SAC+trend[base=0.2]", "online_return", True): -3.0,
     ("H-toy-1000-sac", "SAC+AES", "return_mean", True): WEAK,
     ("H-toy-1000-crossq", "CrossQ+fixed[base=0.1]", "return_mean", False): 5.0,
+    ("H-toy-1000-crossq", "CrossQ+AES[kappa=0.1]", "return_mean", False): 4.0 + NOISE,
 }
 
 
@@ -64,7 +66,9 @@ def test_differences_outcomes_and_costs_are_those_of_the_runs(record):
     [found] = helps.comparisons(record)
     assert (found.constant, found.levels["return_mean", True]) == (0.1, pytest.approx(15.5))
     rivals = {rival.label: rival for rival in found.rivals}
-    assert len(rivals) == 4 + 1 + 2  # all methods of the studies but the constant, and no trial
+    assert len(rivals) == 4 + 1 + 3 + 1  # all methods of the studies but the constant, no trial, and one pair of CrossQ
+    pair = rivals["CrossQ `aes` minus CrossQ `fixed`"].contrasts["return_mean", False]
+    assert (pair.outcome, pair.interval.value) == ("worse", pytest.approx(-1.0 + NOISE.mean()))
     trend, aes, crossq = rivals["`trend`"], rivals["`aes`, published"], rivals["CrossQ `fixed`"]
     outcomes = {key: contrast.outcome for key, contrast in trend.contrasts.items()}
     assert outcomes.pop(("return_mean", True)) == "better"
@@ -74,7 +78,7 @@ def test_differences_outcomes_and_costs_are_those_of_the_runs(record):
     assert trend.contrasts["online_return", True].interval.value == pytest.approx(-3.0)
     assert stats.paired_t_p(WEAK) < 0.05
     weak = aes.contrasts["return_mean", True]
-    assert (weak.outcome, weak.p > 0.05) == ("undecided", True)  # one of 28 tests
+    assert (weak.outcome, weak.p > 0.05) == ("undecided", True)  # one of 36 tests
     assert crossq.contrasts["return_mean", False].interval.value == pytest.approx(5.0)
     assert (crossq.cost, trend.cost) == (pytest.approx(3.0), pytest.approx(1.0))
     assert crossq.kind == helps.CRITIC
@@ -104,8 +108,7 @@ def test_tables_have_the_tasks_of_the_record_and_are_empty_without_any(record):
 
 
 def test_runs_of_agents_that_see_other_observations_or_replays_are_never_pooled_with_others():
-    given = {"steps": 1_000, "evaluations": 10}
-    plain, *others = design.cells("H", ["sac"], tasks=["toy"], given=given)
+    plain, *others = design.cells("H", ["sac"], tasks=["toy"])
     configs = [replace(each.study, methods=["sac+fixed"]).config.to_json() for each in (plain, *others)]
     assert len(configs) == 4
     assert fits(configs[0], configs[0])
