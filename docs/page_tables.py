@@ -17,7 +17,7 @@ import polars as pl
 from aesjax.schedules import fixed
 from agents import CarrierSpec
 from experiments.measure import comparisons
-from experiments.paper import early, record, tables
+from experiments.paper import early, helps, record, tables
 from experiments.paper.evidence import NAMES, having
 from experiments.study.method import Method
 from experiments.study.text import parse_method, parse_method_with_carrier
@@ -245,6 +245,14 @@ FAMILIES = {
             )
             for task in SMALL_TASKS
             for every in (0.2, 0.17, 0.23)
+        ],
+        (*PATTERNS, "sawtooth"),
+    ),
+    "resets-detected": Family(
+        "PPO `aes_c+refresh` minus PPO",
+        [
+            Contrast(f"`{task}`", f"grid/*-{task}-*-ppo", task, parse_method("aes_c+refresh", "ppo"), Method("ppo"))
+            for task in SMALL_TASKS
         ],
         (*PATTERNS, "sawtooth"),
     ),
@@ -617,6 +625,24 @@ def mujoco_learning() -> str:
 def grid() -> list[tables.Setting]:
     """The settings of the grid."""
     return list(tables.settings(record.read().runs))
+
+
+@cache
+def compared() -> list[helps.Comparison]:
+    """Part H: rivals of AES, by task."""
+    return helps.comparisons(record.read())
+
+
+@table
+def rivals() -> str:
+    """A section with the rivals of AES; nothing without part H."""
+    return f"## Head to head\n\n{text}\n" if (text := helps.overview(compared())) else ""
+
+
+@table
+def rivals_by_task() -> str:
+    """The rivals of AES with intervals, a table per task."""
+    return helps.by_task(compared())
 
 
 @table

@@ -6,7 +6,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from page_tables import FAMILIES, audited, grid, tested
+from page_tables import FAMILIES, SMALL_TASKS, audited, compared, grid, tested
 
 from experiments.measure.comparisons import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from experiments.measure.study import STEADY
@@ -230,3 +230,98 @@ def choose() -> list[str]:
     ]
     lines = [["your task", "agent", "use", "evidence"], ["---"] * 4, *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _changed(name: str, *tasks: str) -> Counter:
+    """Outcomes of a table of differences, of all its tasks or some."""
+    family = FAMILIES[name]
+    return Counter(c.outcome for (at, _), c in tested(family).items() if not tasks or family.rows[at].task in tasks)
+
+
+def _rival(label: str, metric: str = "return_mean") -> Counter:
+    """Outcomes under drift of one of the rivals of AES, over tasks."""
+    own = [rival for comparison in compared() for rival in comparison.rivals if rival.label == label]
+    return Counter(rival.contrasts[metric, True].outcome for rival in own)
+
+
+@text
+def helps_answer() -> list[str]:
+    """The answer by kind of help."""
+    small, toy = _recent(lambda setting: not setting.is_robot), _changed("resets", "toy")
+    gaining = [task for task in SMALL_TASKS if _recent(lambda setting, own=task: setting.task == own)[BETTER]]
+    mechanics = _changed("resets", *(task for task in SMALL_TASKS if task != "toy"))
+    return [
+        "- **More gradient steps help SAC on mechanical tasks.** One per environment step is better than a quarter of "
+        f"one in {of(_steps())} settings.",
+        f"- **Newer data helps SAC on {listed(f'`{task}`' for task in gaining)}.** `fixed+recent` is better than a "
+        f"tuned constant in {of(small)} drifting settings of four tasks and worse in {small[WORSE]}.",
+        f"- **Partial resets help PPO on the toy task alone.** They are better there in {of(toy)} settings, worse in "
+        f"{toy[WORSE]}; on mechanical tasks they are worse in {of(mechanics, WORSE)}.",
+        *_head_to_head(),
+    ]
+
+
+def _head_to_head() -> list[str]:
+    """The rivals that are better under drift on more tasks than they are worse, and AES; nothing without part H."""
+    labels = dict.fromkeys(rival.label for comparison in compared() for rival in comparison.rivals)
+    if not labels:
+        return []
+    counts = {label: _rival(label) for label in labels if " minus " not in label}
+    lead = {label: own[BETTER] - own[WORSE] for label, own in counts.items() if own[BETTER] > own[WORSE]}
+    best = sorted(lead, key=lambda label: -lead[label])[:4]
+    gains = [f"{label} on {of(counts[label])} tasks, worse on {counts[label][WORSE]}" for label in best]
+    aes = _rival("`aes`")
+    return [
+        "- **Head to head, evaluated under drift**, these methods are better than SAC with a tuned constant on more "
+        f"tasks than worse: {'; '.join(gains) if gains else 'none'}.",
+        f"- **AES** with a tuned factor is better there on {of(aes)} tasks and worse on {aes[WORSE]}.",
+        f"- **AES with a normalised critic** (CrossQ) is better than CrossQ with a tuned constant on "
+        f"{of(_rival('CrossQ `aes` minus CrossQ `fixed`'))} tasks.",
+    ]
+
+
+@text
+def helps_recent() -> list[str]:
+    """Newer data against the constant of equal weight."""
+    family, outcomes = FAMILIES["recent"], _changed("recent")
+    losing = {family.rows[at].task for (at, _), each in tested(family).items() if each.outcome == WORSE}
+    return [
+        f"Against the constant of equal weight newer data is better in {of(outcomes)} settings and worse in "
+        f"{outcomes[WORSE]}, all of them on {listed(f'`{task}`' for task in sorted(losing))}.",
+    ]
+
+
+@text
+def helps_replay() -> list[str]:
+    """Whether a short replay does what `fixed+recent` does."""
+    short, newer = _rival("`fixed`, short replay"), _rival("`fixed+recent`")
+    if not short:
+        return ["- The gain of newer data may be that of a smaller replay, which was not compared."]
+    return [
+        f"- A replay as short as the window of `recent` is better than a tuned constant under drift on {of(short)} "
+        f"tasks, `fixed+recent` on {of(newer)}.",
+    ]
+
+
+@text
+def helps_resets() -> list[str]:
+    """Resets that are not timed to the changes, and resets after detections."""
+    family = FAMILIES["resets"]
+    rows = {at for at, row in enumerate(family.rows) if row.task == "toy" and "20 %" not in row.label}
+    apart = Counter(each.outcome for (at, _), each in tested(family).items() if at in rows)
+    detected = _changed("resets-detected")
+    return [
+        f"Resets on the toy task that do not coincide with the changes are better in {of(apart)} settings and worse in "
+        f"{apart[WORSE]}.",
+        f"The method `aes_c+refresh` is better than PPO's default constant in {of(detected)} settings and worse in "
+        f"{detected[WORSE]}.",
+    ]
+
+
+@text
+def helps_robots() -> list[str]:
+    """Adaptations on robots of the earlier studies."""
+    own = _changed("robot-adaptations")
+    return [
+        f"Compared with the default constant, adaptations are better in {of(own)} settings and worse in {own[WORSE]}."
+    ]
