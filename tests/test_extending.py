@@ -99,7 +99,7 @@ def test_the_commands_of_tasks_train_under_their_drift(tmp_path):
     write(tmp_path, "line.py", "push.py", "rail.py")
     aesjax(tmp_path, *(line + SHORTER + " --patterns abrupt" * ("--patterns" not in line) for line in TASKS))
     studies = {study.name: pl.read_parquet(study / "curves.parquet") for study in (tmp_path / "runs").iterdir()}
-    assert set(studies) == {"push", "pendulum", "reach", "rail", "base", "late"}
+    assert set(studies) == {"cost", "push", "pendulum", "reach", "rail", "base", "late"}
     for name, rows in studies.items():
         assert rows["return_mean"].is_finite().all()
         assert (rows["drift_0"].n_unique() > 1) == (name != "base")
