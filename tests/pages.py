@@ -19,6 +19,13 @@ PAGES = (
     *sorted((ROOT / "docs" / "proofs").glob("*.md")),
     *sorted((ROOT / "benchmarks").rglob("*.md")),
 )
+NEEDS = {  # package beyond requirements.lock that a module needs
+    "envs.adapters.brax": "brax",
+    "envs.adapters.playground": "mujoco_playground",
+    "envs.adapters.sb3": "stable_baselines3",
+    "envs.bridge.torch_tasks": "torch",
+    "experiments.sb3_entropy": "stable_baselines3",
+}
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)^```$", flags=re.MULTILINE)
 
 

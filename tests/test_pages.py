@@ -16,16 +16,10 @@ import pytest
 
 import aesjax
 from experiments.cli import main
-from tests.pages import FENCE, PAGES, ROOT, anchors, blocks, fill, links
+from tests.pages import FENCE, NEEDS, PAGES, ROOT, anchors, blocks, fill, links
 
 OTHERWISE = {"STEADY", "UnknownNameError"}  # public, and explained where they are used
 OURS = ("aesjax", "agents", "envs", "experiments")
-NEEDS = {  # modules that need a package beyond requirements.lock
-    "envs.adapters.brax": "brax",
-    "envs.adapters.playground": "mujoco_playground",
-    "envs.adapters.sb3": "stable_baselines3",
-    "experiments.sb3_entropy": "stable_baselines3",
-}
 
 
 def named(page, root=ROOT):
@@ -63,12 +57,6 @@ def test_python_blocks_compile_and_import_what_exists(page):
                 module = import_module(node.module)
                 for name in node.names:
                     assert hasattr(module, name.name) or find_spec(f"{node.module}.{name.name}"), name.name
-
-
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "api").glob("*.md")), ids=named)
-def test_examples_of_the_reference_run(page):
-    for at, block in enumerate(blocks(page, "python")):
-        exec(compile(block, f"{page.name}, block {at}", "exec"), {})
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "aesjax").rglob("[a-z]*.py")), ids=named)

@@ -1,4 +1,4 @@
-"""The code in ``docs/bridge.md`` runs."""
+"""The environment in ``docs/bridge.md`` trains."""
 
 import pytest
 
@@ -9,15 +9,7 @@ from tests.pages import ROOT, blocks
 
 installed()
 
-MODULE, LOOP, TORCH = blocks(ROOT / "docs" / "bridge.md", "python")
-
-
-@pytest.mark.parametrize(
-    ("code", "printed"), [(LOOP, "(16, 60) [ True"), (TORCH, "torch.Size([4, 13]) torch.int64")], ids=["loop", "torch"]
-)
-def test_a_block_runs(code, printed, capsys):
-    exec(compile(code, "bridge.md", "exec"), {})
-    assert capsys.readouterr().out.startswith(printed)
+[MODULE] = [code for code in blocks(ROOT / "docs" / "bridge.md", "python") if code.startswith("# integrator.py\n")]
 
 
 @pytest.mark.slow
