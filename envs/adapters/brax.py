@@ -25,7 +25,7 @@ try:
     )
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"envs.adapters.brax needs Brax ({error}): pip install 'aesjax[brax]'", name=error.name
+        f"envs.adapters.brax needs Brax ({error}): pip install '.[brax]' in a clone", name=error.name
     ) from None
 
 Array = jax.Array

@@ -14,7 +14,8 @@ try:
     from mujoco_playground import registry, wrapper  # pyright: ignore[reportMissingImports]
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"envs.adapters.playground needs MuJoCo Playground ({error}): pip install 'aesjax[playground]'", name=error.name
+        f"envs.adapters.playground needs MuJoCo Playground ({error}): pip install '.[playground]' in a clone",
+        name=error.name,
     ) from None
 
 _PLAYGROUND = Library(

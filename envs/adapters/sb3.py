@@ -19,7 +19,7 @@ try:
     from stable_baselines3.common.vec_env import VecEnv  # type: ignore
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"envs.adapters.sb3 needs Stable-Baselines3 ({error}): pip install 'aesjax[sb3]'", name=error.name
+        f"envs.adapters.sb3 needs Stable-Baselines3 ({error}): pip install '.[sb3]' in a clone", name=error.name
     ) from None
 
 

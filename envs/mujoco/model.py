@@ -16,7 +16,8 @@ def path(xml: str) -> Path:
     found = importlib.util.find_spec("gymnasium")
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(
-            "the MuJoCo tasks need 'gymnasium', which is not installed: pip install 'aesjax[envs]'", name="gymnasium"
+            "the MuJoCo tasks need 'gymnasium', which is not installed: pip install '.[envs]' in a clone",
+            name="gymnasium",
         )
     # By path: importing gymnasium.envs.mujoco would need its rendering libraries.
     return Path(found.submodule_search_locations[0]) / "envs" / "mujoco" / "assets" / xml

@@ -48,7 +48,7 @@ def engine_name(name: str) -> str:
     if "cuda" not in jax.devices()[0].client.platform_version.lower():
         return "mjx"
     if find_spec("warp") is None:
-        warnings.warn("engine mjx; warp is faster on CUDA devices: pip install 'aesjax[warp]'", stacklevel=2)
+        warnings.warn("engine mjx; warp is faster on CUDA devices: pip install '.[warp]' in a clone", stacklevel=2)
         return "mjx"
     return "warp"
 

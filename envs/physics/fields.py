@@ -96,7 +96,7 @@ def physics_library() -> ModuleType:
         import mujoco.batch
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"the MuJoCo tasks need '{error.name}', which is not installed: pip install 'aesjax[envs]'",
+            f"the MuJoCo tasks need '{error.name}', which is not installed: pip install '.[envs]' in a clone",
             name=error.name,
         ) from None
     return mujoco

@@ -64,7 +64,7 @@ class WarpEnv(MjxEnv):
             import warp  # pyright: ignore[reportMissingImports]
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
-                f"engine 'warp' needs '{error.name}', which is not installed: pip install 'aesjax[warp]'",
+                f"engine 'warp' needs '{error.name}', which is not installed: pip install '.[warp]' in a clone",
                 name=error.name,
             ) from None
         warp.config.log_level = warp.LOG_ERROR  # Warp warns if there is no CUDA driver

@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if "." in str(error.name) or str(error.name) in ("aesjax", "agents", "envs", "experiments"):
             raise  # a bug
-        print(f"aesjax: {error.name} is not installed: pip install 'aesjax[lab]'", file=sys.stderr, flush=True)
+        print(f"aesjax: {error.name} is not installed: pip install '.[lab]' in a clone", file=sys.stderr, flush=True)
         return 2
     except KeyboardInterrupt:
         print("aesjax: interrupted", file=sys.stderr, flush=True)

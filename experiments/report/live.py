@@ -47,7 +47,7 @@ def _library(name: str, option: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError:
-        text = f"--{option} needs {name}; install it with pip install 'aesjax[{option}]'"
+        text = f"--{option} needs {name}; install it with pip install '.[{option}]' in a clone"
         raise ModuleNotFoundError(text) from None
 
 

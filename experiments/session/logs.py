@@ -144,7 +144,7 @@ def _events(path: Path) -> pl.DataFrame:
 
         Event = import_module("tensorboardX.proto.event_pb2").Event  # made when it is imported
     except ModuleNotFoundError:
-        text = f"{path} needs tensorboardX; install it with pip install 'aesjax[tensorboard]'"
+        text = f"{path} needs tensorboardX; install it with pip install '.[tensorboard]' in a clone"
         raise ModuleNotFoundError(text) from None
     data, at, rows = store.read_bytes(path), 0, []
     while at + 12 < len(data):  # length, its checksum, event, its checksum

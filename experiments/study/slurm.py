@@ -127,7 +127,7 @@ class SlurmPart:
 def check_slurm() -> None:
     """Raise a ValueError if submitit or SLURM is missing."""
     if find_spec("submitit") is None or not (shutil.which("sbatch") and shutil.which("srun")):
-        raise ValueError("aesjax submit needs submitit (pip install 'aesjax[cluster]'), sbatch and srun")
+        raise ValueError("aesjax submit needs submitit (pip install '.[cluster]' in a clone), sbatch and srun")
 
 
 def submit(plan: StudyPlan, numbers: Sequence[int]) -> dict[str, str]:

@@ -14,7 +14,7 @@ N, STEPS = 3, 200
 def test_without_stable_baselines_the_import_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "stable_baselines3.common.vec_env", None)
     monkeypatch.delitem(sys.modules, "envs.adapters.sb3", raising=False)
-    with pytest.raises(ModuleNotFoundError, match=r"needs Stable-Baselines3.* pip install 'aesjax\[sb3\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"needs Stable-Baselines3.* pip install '\.\[sb3\]' in a clone"):
         importlib.import_module("envs.adapters.sb3")
 
 
