@@ -14,8 +14,9 @@ OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 
 .PHONY: run test test-smoke smoke test-theory test-all setup own lint docs lock clean
 
+# SAC with three entropy schedules under three drift patterns: 45 runs, about two minutes with the installation.
 run: setup
-	@$(BIN)/aesjax run --preset quick --out $(OUT)
+	@$(BIN)/aesjax run --preset quick --patterns steady,abrupt,periodic --steps 6000 --out $(OUT)
 
 # Fast tests (minutes); `slow` and `theory` mark the others.
 test: setup
