@@ -6,7 +6,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from page_tables import FAMILIES, SMALL_TASKS, audited, compared, grid, tested
+from page_tables import FAMILIES, SMALL_TASKS, audited, compared, grid, on_two_cores, rates, tested
 
 from experiments.measure.comparisons import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from experiments.measure.study import STEADY
@@ -324,4 +324,14 @@ def helps_robots() -> list[str]:
     own = _changed("robot-adaptations")
     return [
         f"Compared with the default constant, adaptations are better in {of(own)} settings and worse in {own[WORSE]}."
+    ]
+
+
+@text
+def how_long() -> list[str]:
+    """Minutes of two typical studies on two cores."""
+    minutes = {rate.task: rate.typical_minutes for rate in rates() if on_two_cores(rate) and rate.carrier == "sac"}
+    return [
+        "**Choose the size of a study by its training time: on two CPU cores, at preset `quick`, SAC takes "
+        f"{minutes['hopper']:.0f} minutes on Hopper and {minutes['isaac_ant']:.0f} on Isaac Ant.**"
     ]

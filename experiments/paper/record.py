@@ -17,6 +17,7 @@ import polars as pl
 from experiments.measure.catalog import CATALOG, run_metrics
 from experiments.measure.curves import Value
 from experiments.measure.study import RecordedRun, load_study
+from experiments.paper import times
 from experiments.study import store
 from experiments.study.codec import decode, encode
 from experiments.study.config import StudyConfig, config_from_json
@@ -59,7 +60,7 @@ class Gathered(NamedTuple):
 
     runs: pl.DataFrame
     configs: Configs
-    seconds: Mapping[tuple[str, str], float]  # (task, carrier) -> of one run and environment step, on its machine
+    seconds: Mapping[tuple[str, str], float]  # (task, carrier) -> of one run and environment step, in the largest study
 
 
 @cache
@@ -146,7 +147,9 @@ def gather(places: Sequence[Path]) -> Gathered:
     columns = [*_COLUMNS, "record"]
     runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=columns)
     studies |= loaded
-    return Gathered(runs, _configs(studies), _seconds(studies))
+    rates = times.rates(studies, ("task", "carrier"))
+    seconds = {(rate.task, rate.carrier): rate.seconds_per_step for rate in rates}
+    return Gathered(runs, _configs(studies), seconds)
 
 
 def _is_evidence(config: Mapping[str, Any]) -> bool:
@@ -162,19 +165,6 @@ def _configs(studies: Mapping[str, Any]) -> Configs:
             for carrier in config.carriers:
                 configs[name, config.task, carrier] = config
     return configs
-
-
-def _seconds(studies: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """(task, carrier) -> seconds of one run and environment step, in the study with the most of them."""
-    most: dict[tuple[str, str], tuple[int, float]] = {}
-    of_one_task = (study for study in studies.values() if "steps" in study["config"])
-    for study in of_one_task:
-        config = study["config"]
-        for carrier, part in (study["parts"] or {}).items():
-            steps, key = part["runs"] * config["steps"], (config["task"], carrier)
-            if steps > most.get(key, (0, 0.0))[0]:
-                most[key] = (steps, part["seconds"] / steps)
-    return {key: seconds for key, (_, seconds) in most.items()}
 
 
 def _folders(place: Path) -> list[Path]:
