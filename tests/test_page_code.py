@@ -144,6 +144,7 @@ CHECKS = {
 }
 SLOW = {
     ("README.md",),
+    ("docs/elsewhere.md",),
     ("docs/elsewhere.md", "stable_baselines3"),
     ("docs/protocols.md", "stable_baselines3"),
     ("docs/tuning.md",),

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import polars as pl
 import pytest
 
-from experiments import Results
 from experiments.cli import main
 from tests.pages import ROOT, blocks, commands
 
@@ -30,20 +29,6 @@ def test_the_lines_for_an_agent_follow_its_td_errors():
         for _ in range(500):
             state = update(scope["Signals"](td_error=jnp.full(256, size)), state)
         assert state.weight == pytest.approx(0.1 * size**0.5, rel=0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("at", [1, 2])
-def test_the_studies_in_python_run(at, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    exec(compile(blocks(README, "python")[at], "README.md", "exec"), {})
-    assert Results.open(*Path("runs").iterdir()).methods[:2] == ["SAC", "SAC+AES"]
-
-
-def test_the_theory_example_repairs_the_start(capsys):
-    exec(compile(blocks(ROOT / "docs" / "theory.md", "python")[0], "theory.md", "exec"), {})
-    paper, prior, maximal = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
-    assert maximal < prior < paper
 
 
 def test_its_commands_are_those_of_the_first_study():
