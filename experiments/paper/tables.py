@@ -180,7 +180,8 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
             methods[row] = name
     for name in names:
         if (method := definitions[name]).adaptations:
-            methods[f"`{name.removeprefix(f'{method.carrier.label}+')}`"] = name
+            label = name.removeprefix(f"{method.carrier.label}+")
+            methods[f"`{label.partition('[')[0] if before else label}`"] = name  # without its chosen numbers
     own = [name for name in constants if not definitions[name].values]
     constant = constants[0] if chosen else (own or [methods[BASELINE]])[0]
     steady = runs.filter(method=methods[BASELINE], pattern=STEADY)
