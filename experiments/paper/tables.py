@@ -320,6 +320,8 @@ def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
     body = []
     for task, carrier in product(TASKS["mujoco"], ("sac", "ppo")):
         longest = own.filter(task=task, carrier=carrier).filter(pl.col("steps") == pl.col("steps").max())
+        if longest.is_empty():
+            continue
         rows = curves.join(longest, on=["study", "method", "pattern", "seed"], how="semi")
         public = dict(curve(task, carrier).select("steps", "return").iter_rows())
         line = [f"`{task}` {carrier.upper()}"]
