@@ -327,7 +327,7 @@ def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
         line = [f"`{task}` {carrier.upper()}"]
         for steps in MILESTONES:
             window = rows.filter(pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right"))
-            ours = window["return_mean"].mean() if rows["step"].max() >= 0.98 * steps else None
+            ours = window["return_mean"].mean() if longest["steps"][0] >= 0.98 * steps else None
             line.append(f"{'–' if ours is None else f'{ours:,.0f}'} ({public[steps]:,.0f})")
         body.append(line)
     return markdown(["ours (public)", *(f"{steps:,} steps" for steps in MILESTONES)], body)
