@@ -8,19 +8,19 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from page_tables import BENCHMARKS, RESULTS, ROOT, TABLES, grid
+from page_tables import BENCHMARKS, RESULTS, ROOT, TABLES, grid, stored
 from page_text import TEXTS
 
-from experiments.paper import figures, record
+from experiments.paper import figures
 
 MARK = re.compile(r"(<!-- (table|text): ([\w-]+) -->\n).*?(<!-- /\2 -->)", flags=re.DOTALL)
 FILLING = {"table": TABLES, "text": TEXTS}
 #: Pictures of the grid by file name.
 PICTURES: dict[str, Callable[[Path], None]] = {
-    "front": lambda path: figures.front(grid(), record.read().curves, path),
+    "front": lambda path: figures.front(grid(), stored().curves, path),
     "overview": lambda path: figures.overview(grid(), path),
     "kappa": lambda path: figures.kappa(grid(), path),
-    "response": lambda path: figures.response(grid(), record.read().curves, path),
+    "response": lambda path: figures.response(grid(), stored().curves, path),
 }
 
 

@@ -623,15 +623,21 @@ def mujoco_learning() -> str:
 
 
 @cache
+def stored() -> record.Record:
+    """The record of the grid."""
+    return record.read()
+
+
+@cache
 def grid() -> list[tables.Setting]:
     """The settings of the grid."""
-    return list(tables.settings(record.read().runs))
+    return list(tables.settings(stored().runs))
 
 
 @cache
 def compared() -> list[helps.Comparison]:
     """Part H: rivals of AES, by task."""
-    return helps.comparisons(record.read())
+    return helps.comparisons(stored())
 
 
 @table
@@ -655,7 +661,7 @@ def overview() -> str:
 @table
 def by_metric() -> str:
     """Outcomes in the paper's metrics."""
-    return tables.by_metric(record.read().runs)
+    return tables.by_metric(stored().runs)
 
 
 @table
@@ -816,7 +822,7 @@ def policy_reader() -> str:
 @table
 def reached() -> str:
     """Returns of our agents on MuJoCo's robots beside public ones."""
-    return tables.reached(record.read().runs, record.read().curves)
+    return tables.reached(stored().runs, stored().curves)
 
 
 @table
@@ -828,7 +834,7 @@ def power() -> str:
 @table
 def early_tuning() -> str:
     """AES minus a constant, both chosen on the beginning of runs."""
-    return early.table(grid(), record.read().curves)
+    return early.table(grid(), stored().curves)
 
 
 @cache

@@ -6,7 +6,19 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from page_tables import FAMILIES, SMALL_TASKS, audited, compared, grid, on_two_cores, rates, tested
+from page_tables import (
+    FAMILIES,
+    SMALL_TASKS,
+    Contrast,
+    audited,
+    compared,
+    grid,
+    on_two_cores,
+    rates,
+    rows,
+    table,
+    tested,
+)
 
 from experiments.measure.comparisons import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from experiments.measure.study import STEADY
@@ -90,10 +102,32 @@ def on_robots() -> list[str]:
     return lines or ["No robot can be judged: no stored agent had learned before its robot changed."]
 
 
+def _changed(name: str, test: Callable[[Contrast], bool] = lambda row: True) -> Counter:
+    """Outcomes of the rows of a table of differences that pass a test."""
+    family = FAMILIES[name]
+    return Counter(each.outcome for (at, _), each in tested(family).items() if test(family.rows[at]))
+
+
+def _of_toy(row: Contrast) -> bool:
+    return row.task == "toy"
+
+
+def _of_mechanics(row: Contrast) -> bool:
+    return row.task != "toy"
+
+
+def _untimed(row: Contrast) -> bool:
+    """Whether resets on the toy task do not coincide with the changes."""
+    return row.task == "toy" and "20 %" not in row.label
+
+
+def _of_pendulum(row: Contrast) -> bool:
+    return row.task == "pendulum"
+
+
 def _steps() -> Counter:
     """Outcomes of one gradient step per environment step minus a quarter, on two mechanical tasks."""
-    family = FAMILIES["steps-small"]
-    return Counter(contrast.outcome for (at, _), contrast in tested(family).items() if family.rows[at].task != "toy")
+    return _changed("steps-small", _of_mechanics)
 
 
 def _recent(test: Callable[[Setting], bool] = lambda setting: True) -> Counter:
@@ -106,16 +140,10 @@ def _recent(test: Callable[[Setting], bool] = lambda setting: True) -> Counter:
     )
 
 
-def _recent_at_equal_weight(task: str) -> Counter:
-    """Outcomes of `fixed+recent` minus the constant of equal weight on a task."""
-    family = FAMILIES["recent"]
-    return Counter(contrast.outcome for (at, _), contrast in tested(family).items() if family.rows[at].task == task)
-
-
 @text
 def instead() -> list[str]:
     """Recommendations with their numbers."""
-    recent, pendulum = _recent(), _recent_at_equal_weight("pendulum")
+    recent, pendulum = _recent(), _changed("recent", _of_pendulum)
     return [
         "- **Tune a constant weight** ([how](docs/tuning.md)); no schedule here is better in more than a few settings.",
         "- **Take one gradient step per environment step.** With SAC this is better than a quarter of one in "
@@ -127,10 +155,8 @@ def instead() -> list[str]:
 
 @text
 def claims() -> list[str]:
-    """The paper's claims by verdict."""
-    verdicts = Counter(claim["verdict"] for claim in audited()["claims"])
-    counts = ", ".join(f"{verdicts[kind]} are {kind}" for kind in ("reproduced", "contradicted"))
-    return [f"Of the paper's {verdicts.total()} quantitative claims {counts} and {verdicts[UNDECIDED]} are undecided."]
+    """The paper's claims by verdict, as the audit counts them."""
+    return [audited()["sentence"].partition(" at the scale")[0] + "."]
 
 
 @text
@@ -157,18 +183,6 @@ def toy_sac() -> list[str]:
 
 
 @text
-def recent() -> list[str]:
-    """The answer about newer data."""
-    small = _recent(lambda setting: not setting.is_robot)
-    pendulum = _recent_at_equal_weight("pendulum")
-    return [
-        f"On four small tasks it is better than a tuned constant in {of(small)} drifting settings and worse in "
-        f"{small[WORSE]}.",
-        f"On the pendulum it is worse than the constant of equal weight in {of(pendulum, WORSE)} settings.",
-    ]
-
-
-@text
 def movements() -> list[str]:
     """Movements of the weight, and recovery, from the audit."""
     judged = {claim["key"]: claim for claim in (*audited()["claims"], *audited()["questions"])}
@@ -188,25 +202,13 @@ def _points(claim: dict) -> str:
     return f"{difference:+.1f} [{low:.1f}, {high:.1f}]"
 
 
-def _resets() -> tuple[Counter, Counter, Counter]:
-    """Outcomes of PPO's partial resets: on the toy task, there at times that are no changes, on mechanical tasks."""
-    family = FAMILIES["resets"]
-    toy, untimed, mechanics = Counter(), Counter(), Counter()
-    for (at, _), contrast in tested(family).items():
-        row = family.rows[at]
-        (toy if row.task == "toy" else mechanics)[contrast.outcome] += 1
-        if row.task == "toy" and "20 %" not in row.label:
-            untimed[contrast.outcome] += 1
-    return toy, untimed, mechanics
-
-
-@text
-def choose() -> list[str]:
+@table
+def choose() -> str:
     """The recommendations by task and agent, with their evidence."""
-    tuned, recent, pendulum = outcomes(longest(), TUNED, "tuned", pinned=False), _recent(), _recent_at_equal_weight
-    toy, untimed, mechanics = _resets()
-    lost = f"pendulum: worse than an equal constant in {of(pendulum('pendulum'), WORSE)}"
-    rows = [
+    tuned, recent = outcomes(longest(), TUNED, "tuned", pinned=False), _recent()
+    toy, untimed, mechanics = (_changed("resets", test) for test in (_of_toy, _untimed, _of_mechanics))
+    lost = f"pendulum: worse than an equal constant in {of(_changed('recent', _of_pendulum), WORSE)}"
+    body = [
         ["no drift, or unknown", "any", "`fixed:base=...`, tuned", f"tuned AES: better in {of(tuned)} settings"],
         [
             "goals, rewards or dynamics drift",
@@ -228,14 +230,7 @@ def choose() -> list[str]:
             f"three mechanical tasks worse in {of(mechanics, WORSE)}",
         ],
     ]
-    lines = [["your task", "agent", "use", "evidence"], ["---"] * 4, *rows]
-    return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def _changed(name: str, *tasks: str) -> Counter:
-    """Outcomes of a table of differences, of all its tasks or some."""
-    family = FAMILIES[name]
-    return Counter(c.outcome for (at, _), c in tested(family).items() if not tasks or family.rows[at].task in tasks)
+    return rows(["your task", "agent", "use", "evidence"], body)
 
 
 def _rival(label: str, metric: str = "return_mean") -> Counter:
@@ -247,9 +242,9 @@ def _rival(label: str, metric: str = "return_mean") -> Counter:
 @text
 def helps_answer() -> list[str]:
     """The answer by kind of help."""
-    small, toy = _recent(lambda setting: not setting.is_robot), _changed("resets", "toy")
+    small, toy = _recent(lambda setting: not setting.is_robot), _changed("resets", _of_toy)
     gaining = [task for task in SMALL_TASKS if _recent(lambda setting, own=task: setting.task == own)[BETTER]]
-    mechanics = _changed("resets", *(task for task in SMALL_TASKS if task != "toy"))
+    mechanics = _changed("resets", _of_mechanics)
     return [
         "- **More gradient steps help SAC on mechanical tasks.** One per environment step is better than a quarter of "
         f"one in {of(_steps())} settings.",
@@ -306,10 +301,7 @@ def helps_replay() -> list[str]:
 @text
 def helps_resets() -> list[str]:
     """Resets that are not timed to the changes, and resets after detections."""
-    family = FAMILIES["resets"]
-    rows = {at for at, row in enumerate(family.rows) if row.task == "toy" and "20 %" not in row.label}
-    apart = Counter(each.outcome for (at, _), each in tested(family).items() if at in rows)
-    detected = _changed("resets-detected")
+    apart, detected = _changed("resets", _untimed), _changed("resets-detected")
     return [
         f"Resets on the toy task that do not coincide with the changes are better in {of(apart)} settings and worse in "
         f"{apart[WORSE]}.",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -48,14 +48,15 @@ _CURVES = (BASELINE, PUBLISHED, LEVEL, RECENT)
 _DIFFERENCES = (BASELINE, PUBLISHED, TUNED, RECENT)
 
 
-def _canvas(height: float, rows: int = 1):
+def _canvas(height: float, rows: int = 1, columns: int = 1, width: float = _WIDTH, **options: Any):
+    """A figure, its size in inches, and its axes row by row."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib.figure import Figure as Canvas
 
-    canvas = Canvas(figsize=(_WIDTH, height), layout="constrained")
-    return canvas, canvas.subplots(rows, 1, squeeze=False)[:, 0]
+    canvas = Canvas(figsize=(width, height), layout="constrained")
+    return canvas, canvas.subplots(rows, columns, squeeze=False, **options).ravel()
 
 
 class Row(NamedTuple):
@@ -221,14 +222,22 @@ RESPONSES = {
 }
 
 
+def _of_sac(found: Sequence[Setting]) -> dict[str, Setting]:
+    """Task -> SAC's setting at its longest horizon."""
+    return {each.task: each for each in longest(found) if each.carrier == "sac"}
+
+
+def _curves_of(setting: Setting, row: str, pattern: str, curves: pl.DataFrame) -> pl.DataFrame:
+    """Curves of the method of a row of the tables under a pattern."""
+    own = setting.runs.filter(method=setting.methods[row], pattern=pattern)
+    return curves.join(own, on=["study", "method", "pattern", "seed"], how="semi")
+
+
 def responses(found: Sequence[Setting], curves: pl.DataFrame) -> dict[str, np.ndarray]:
     """Rises of the weight of SAC with published AES after every change, by line of the picture."""
-    settings = {each.task: each for each in longest(found) if each.carrier == "sac"}
-    lines = {}
+    settings, lines = _of_sac(found), {}
     for label, (task, pattern) in RESPONSES.items():
-        own = settings[task].runs.filter(method=settings[task].methods[PUBLISHED], pattern=pattern)
-        same = own.select("study", "method", "pattern", "seed").unique()
-        lines[label] = rises(curves.join(same, on=same.columns, how="semi"), settings[task].steps)
+        lines[label] = rises(_curves_of(settings[task], PUBLISHED, pattern, curves), settings[task].steps)
     return lines
 
 
@@ -245,19 +254,17 @@ def response(found: Sequence[Setting], curves: pl.DataFrame, path: Path) -> None
 
 def front(found: Sequence[Setting], curves: pl.DataFrame, path: Path) -> None:
     """Draw SAC on the toy task under abrupt drift, and differences to the tuned constant on every task of SAC."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure as Canvas
-
-    settings = {each.task: each for each in longest(found) if each.carrier == "sac"}
-    canvas = Canvas(figsize=(10.0, 3.5), layout="constrained")
-    left, right = canvas.subplots(1, 2, width_ratios=(1.15, 1.0))
+    settings = _of_sac(found)
+    canvas, (left, right) = _canvas(3.5, columns=2, width=10.0, width_ratios=(1.15, 1.0))
     toy = settings["toy"]
     for row in _CURVES:
         label, colour, _ = _FRONT[row]
-        own = curves.join(_runs_of(toy, row, "abrupt"), on=["study", "method", "pattern", "seed"], how="semi")
-        seeds = own.pivot("seed", index="step", values="return_mean").sort("step").drop_nulls()
+        seeds = (
+            _curves_of(toy, row, "abrupt", curves)
+            .pivot("seed", index="step", values="return_mean")
+            .sort("step")
+            .drop_nulls()
+        )
         steps, returns = seeds["step"].to_numpy() / 1_000, seeds.drop("step").to_numpy()
         mean = returns.mean(axis=1)
         half = np.array([t_interval(values).high for values in returns]) - mean
@@ -267,27 +274,21 @@ def front(found: Sequence[Setting], curves: pl.DataFrame, path: Path) -> None:
         left.axvline(change, color=REFERENCE_INK, lw=0.8, ls="--", zorder=0)
     _titled(left, "return of SAC on the toy task (dashed: changes)", "environment steps, thousands")
     shown = [each for each in settings.values() if each.tuned and each.gain > 0]
-    for at, setting in enumerate(sorted(shown, key=lambda each: (each.is_robot, each.task))):
+    shown.sort(key=lambda each: (each.is_robot, each.task))
+    for at, setting in enumerate(shown):
         for place, row in enumerate(_DIFFERENCES):
             _, colour, mark = _FRONT[row]
             if (interval := pooled(setting, row)) is not None:
                 value, low, high = interval
                 y, span = at + 0.18 * (place - 1.5), [[value - low], [high - value]]
                 right.errorbar(value, y, xerr=span, fmt=mark, color=colour, ms=4.5, lw=1.0)
-    names = [each.task for each in sorted(shown, key=lambda each: (each.is_robot, each.task))]
-    right.set_yticks(range(len(names)), names)
+    right.set_yticks(range(len(shown)), [each.task for each in shown])
     right.invert_yaxis()
     right.axvline(0.0, color=REFERENCE_INK, lw=0.9, zorder=0)
     _titled(right, "SAC under drift, minus a tuned constant", "difference in return, % of the agent's gain")
     handles = [right.errorbar([], [], fmt=mark, color=colour, label=label) for label, colour, mark in _FRONT.values()]
     canvas.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     store.write_bytes(path, canvas_to_files(canvas, 160).png)
-
-
-def _runs_of(setting: Setting, row: str, pattern: str) -> pl.DataFrame:
-    """Study, method, pattern and seed of the runs of a row of the tables."""
-    own = setting.runs.filter(method=setting.methods[row], pattern=pattern)
-    return own.select("study", "method", "pattern", "seed")
 
 
 def pooled(setting: Setting, row: str) -> Interval | None:

@@ -28,11 +28,6 @@ class Rate(NamedTuple):
         return self.seconds / (self.runs * self.steps)
 
     @property
-    def seconds_per_thousand(self) -> float:
-        """Seconds of one run and 1,000 environment steps."""
-        return 1000 * self.seconds_per_step
-
-    @property
     def preset_steps(self) -> int:
         """Environment steps of a run in the study's preset."""
         return presets_of(self.task, 1_000)[self.preset].steps

@@ -33,11 +33,6 @@ def cell(setting, part, row, pattern):
     return getattr(setting, part)[row, pattern]
 
 
-def outcomes(part, row, *carriers, task=None):
-    chosen = [s for s in SETTINGS.values() if s.carrier in carriers and task in (None, s.task)]
-    return Counter(each.outcome for s in chosen for (own, _), each in getattr(s, part).items() if own == row)
-
-
 @pytest.mark.parametrize("scale", ["small", "paper"])
 @pytest.mark.parametrize("part", design.PARTS)
 def test_every_cell_of_a_part_is_a_study_with_a_folder_of_its_own(part, scale):

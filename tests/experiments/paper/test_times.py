@@ -23,7 +23,7 @@ def test_minutes_of_a_stored_study_are_those_computed_by_hand():
     seconds = studies["C-cartpole_swingup-40000-sac"]["parts"]["sac"]["seconds"]  # of 600 runs of 40,000 steps
     stored = {(rate.task, rate.carrier, rate.device, rate.devices): rate for rate in rates(studies)}
     rate = stored["cartpole_swingup", "sac", CPU, 2]
-    assert rate.seconds_per_thousand == pytest.approx(seconds / 600 / 40)
+    assert 1_000 * rate.seconds_per_step == pytest.approx(seconds / 600 / 40)
     assert rate.typical_minutes == pytest.approx(seconds / 600 / 40_000 * 20 * 12_000 / 60)  # 12,000: preset `quick`
 
 
