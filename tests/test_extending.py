@@ -11,7 +11,7 @@ import pytest
 from tests.pages import ROOT, blocks
 
 PAGE, AGENT = ROOT / "docs" / "packaging.md", ROOT / "docs" / "write_agent.md"
-OF_TASKS = [ROOT / "docs" / name for name in ("own_task.md", "tasks.md")]
+OF_TASKS = [ROOT / "docs" / name for name in ("own_task.md", "write_task.md", "presets.md", "patterns.md")]
 CODE = [
     body
     for page in (PAGE, AGENT, ROOT / "docs" / "write_schedule.md", *OF_TASKS)

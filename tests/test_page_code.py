@@ -45,6 +45,11 @@ def compare_logs(left, printed):
     assert "ppo-reset" in Path("report/tables.md").read_text()
 
 
+def discrete_actions(left, printed):
+    _, curves = jax.eval_shape(left["train"], 1)
+    assert curves["return_mean"].shape == (11,)  # one before training
+
+
 def elsewhere(left, printed):
     assert left["info"]["drift_step"] == 0
     assert isinstance(left["many"], DriftingVectorEnv)
@@ -62,18 +67,7 @@ def elsewhere_brax(left, printed):
     assert left["state"].info["drift"].shape == (4, 2)
 
 
-def own_task(left, printed):
-    study, pendulum = left["study"].config, left["pendulum"].config
-    assert study.options == {"channels": ("gain=0.5:1.5",)}
-    assert pendulum.options == {"channels": ("g=8:12",)}
-    assert study.build_task().env.spec == envs.EnvSpec(obs_size=2, action_size=1, time_limit=100)
-
-
-def own_task_playground(left, printed):
-    assert left["study"].config.built.channels == (envs.Channel("body_mass.pole_1", 0.5, 3.0, 1.0),)
-
-
-def own_task_imported(left, printed):
+def import_task(left, printed):
     assert left["study"].config.built.channels == (envs.Channel("body_mass", 0.5, 1.5, 1.0),)
     assert left["driving"].config.built.channels[0][:3] == ("power", 0.001, 0.002)
     assert left["task"].env.spec == envs.EnvSpec(obs_size=4, action_size=1, time_limit=500)
@@ -81,9 +75,15 @@ def own_task_imported(left, printed):
     assert left["env"].num_envs == 4
 
 
-def own_task_breakout(left, printed):
-    _, curves = jax.eval_shape(left["train"], 1)
-    assert curves["return_mean"].shape == (11,)  # one before training
+def import_task_playground(left, printed):
+    assert left["study"].config.built.channels == (envs.Channel("body_mass.pole_1", 0.5, 3.0, 1.0),)
+
+
+def own_task(left, printed):
+    study, pendulum = left["study"].config, left["pendulum"].config
+    assert study.options == {"channels": ("gain=0.5:1.5",)}
+    assert pendulum.options == {"channels": ("g=8:12",)}
+    assert study.build_task().env.spec == envs.EnvSpec(obs_size=2, action_size=1, time_limit=100)
 
 
 def protocols_sb3(left, printed):
@@ -128,13 +128,13 @@ CHECKS = {
     ("README.md",): readme,
     ("docs/bridge.md", "torch"): bridge,
     ("docs/compare_logs.md",): compare_logs,
+    ("docs/discrete_actions.md", "gymnax"): discrete_actions,
     ("docs/elsewhere.md",): elsewhere,
     ("docs/elsewhere.md", "brax"): elsewhere_brax,
     ("docs/elsewhere.md", "stable_baselines3"): elsewhere_sb3,
+    ("docs/import_task.md", "brax", "gymnax"): import_task,
+    ("docs/import_task.md", "mujoco_playground"): import_task_playground,
     ("docs/own_task.md",): own_task,
-    ("docs/own_task.md", "brax", "gymnax"): own_task_imported,
-    ("docs/own_task.md", "gymnax"): own_task_breakout,
-    ("docs/own_task.md", "mujoco_playground"): own_task_playground,
     ("docs/protocols.md", "stable_baselines3"): protocols_sb3,
     ("docs/theory.md",): theory,
     ("docs/tuning.md",): tuning,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.pages import ROOT, blocks
 
-CODE = [code for page in ("own_task.md", "tasks.md") for code in blocks(ROOT / "docs" / page, "python")]
+CODE = [code for page in ("discrete_actions.md", "write_task.md") for code in blocks(ROOT / "docs" / page, "python")]
 
 
 @pytest.fixture
@@ -46,9 +46,10 @@ def test_a_drifting_mass_of_the_rail_changes_its_step():
 def test_the_sizes_of_the_page_are_those_of_the_general_preset():
     from experiments.presets.general import general
 
+    _, _, section = (ROOT / "docs" / "presets.md").read_text().partition("## Sizes and base weight")
     shown = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in (ROOT / "docs" / "own_task.md").read_text().splitlines()
+        for line in section.splitlines()
         if "| `quick` |" in line or "| `paper` |" in line
     ]
     for limit, rows in ((200, shown[:2]), (201, shown[2:])):
