@@ -564,16 +564,15 @@ def detectors() -> str:
 
 @table
 def detector_settings() -> str:
-    """One setting for all streams: share of quiet streams with a false detection, and share of jumps detected."""
+    """One setting for all streams: share of jumps detected, and share of quiet streams with a false detection."""
     data, body = measured("theory_detection")["data"], []
     for kind, of in data.items():
         cells = []
         for name in _DETECTORS.values():
-            cells.append(f"{of[name]['common']['streams'] / of['streams']:.0%}")
-            cells.append(_detected(of, name, "common", 1000).partition(",")[0])
+            jumps, _, _ = _detected(of, name, "common", 1000).partition(",")
+            cells.append(f"{jumps}, {of[name]['common']['streams'] / of['streams']:.0%}")
         body.append([_RECORDED.get(kind, kind), *cells])
-    head = (cell for label in _DETECTORS for cell in (f"{label}: false detections", "jumps detected"))
-    return rows(["stream", *head], body)
+    return rows(["stream", *_DETECTORS], body)
 
 
 @table
@@ -737,19 +736,21 @@ def tasks() -> str:
 
 @table
 def protocols() -> str:
-    """A row per published protocol."""
+    """The published protocols; those that differ in the task alone share a row."""
     import envs
 
-    body = []
+    members: dict[tuple[str, ...], list[tuple[str, str]]] = {}  # cells of a row -> its names and tasks
     for name, protocol in envs.PROTOCOLS.items():
         channels = envs.make(protocol.task, **protocol.options).channels
         drift = ", ".join(f"`{c.name}` {number(c.low)} to {number(c.high)}" for c in channels)
         patterns = ", ".join(f"`{pattern}`" for pattern in protocol.patterns)
-        sizes = [f"{protocol.period:,}", f"{protocol.steps:,}"]
-        about = [protocol.source, protocol.deviations, protocol.reference]
-        body.append([f"`{name}`", f"`{protocol.task}`: {drift}", patterns, *sizes, *about])
-    header = ["name", "drifts", "patterns", "steps of a segment", "steps", "source", "deviations", "reference curve"]
-    return rows(header, body)
+        cells = (drift, patterns, f"{protocol.period:,}", f"{protocol.steps:,}", protocol.source, protocol.deviations)
+        members.setdefault(cells, []).append((f"`{name}`", f"`{protocol.task}`"))
+    body = []
+    for (drift, *about), own in members.items():
+        names, tasks = (", ".join(texts) for texts in zip(*own, strict=True))
+        body.append([names, f"{tasks}: {drift}", *about])
+    return rows(["name", "drifts", "patterns", "steps of a segment", "steps", "source", "deviations"], body)
 
 
 @table

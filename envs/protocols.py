@@ -23,7 +23,6 @@ class Protocol:
     source: str
     deviations: str  # from the publication
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))  # of the task, channels included
-    reference: str = "none yet"  # where a curve of these settings is stored
 
     @property
     def steps(self) -> int:
