@@ -493,6 +493,19 @@ def compiler() -> str:
 
 
 @table
+def compiler_time() -> str:
+    """Processor time of a training interval with the safe compiler options, and without any fusion."""
+    times = measured("compiler_options")["time_of_a_training_interval"]
+    labels = {"with the option": "with the options", "all fusions off": "without any fusion"}
+    body = [
+        [words, *("{:.2f} [{:.2f}, {:.2f}]".format(*own[key]) for own in times.values())]
+        for key, words in labels.items()
+    ]
+    head = "processor time of a training interval, relative to none of the options"
+    return rows([head, *(carrier.upper() for carrier in times)], body)
+
+
+@table
 def compiling() -> str:
     """Seconds of tracing, compiling and reading of a carrier's three programs."""
     body: dict[str, list[str]] = {}

@@ -13,6 +13,7 @@ from page_tables import (
     audited,
     compared,
     grid,
+    measured,
     on_two_cores,
     rates,
     rows,
@@ -326,4 +327,61 @@ def how_long() -> list[str]:
     return [
         "**Choose the size of a study by its training time: on two CPU cores, at preset `quick`, SAC takes "
         f"{minutes['hopper']:.0f} minutes on Hopper and {minutes['isaac_ant']:.0f} on Isaac Ant.**"
+    ]
+
+
+@text
+def rates_of_training() -> list[str]:
+    """Rates relative to rejax, and the cost of a schedule."""
+    ratios = [case["ratios"] for case in measured("updates_rejax")["cases"]]
+    faster = [own["fixed_over_rejax"]["median"] for own in ratios]
+    cost = [own["schedule_cost_aes"] for own in ratios]
+    slower = [own["median"] for own in cost if own["min"] > 1.0]
+    on_a_cpu = f"up to {max(slower) - 1.0:.0%}" if slower else "no measurable time"
+    on_a_gpu = next(
+        case["ratios"]["time_of_aes_over_fixed"]["median"] for case in measured("h100")["cases"] if "runs" in case
+    )
+    return [
+        f"On two CPU cores SAC and PPO train {min(faster):.1f} to {max(faster):.1f} times as fast as in "
+        "[rejax](https://github.com/keraJLi/rejax), another JAX library of agents.",
+        f"A schedule costs {on_a_cpu} on a CPU, and {100 * (on_a_gpu - 1.0):.0f} % on an H100.",
+    ]
+
+
+@text
+def adaptation_costs() -> list[str]:
+    """The cost of more gradient steps."""
+    (case,) = measured("adaptation_cost")["cases"]
+    longer = case["ratios"]["lever_cost_fixed+utd"]["median"]
+    return [
+        "[Adaptations](adaptations.md) with four gradient steps per vector step (`utd`) take "
+        f"{longer:.1f} times as long."
+    ]
+
+
+@text
+def physics_rates() -> list[str]:
+    """The C engine against the bare engine and a Gymnasium loop."""
+    ratios = [case["ratios"] for case in measured("mujoco_physics_512")["cases"]]
+    bare, loop = (min(own[f"mujoco_over_{other}"]["median"] for own in ratios) for other in ("raw_batch", "gymnasium"))
+    return [
+        f"The jitted scan on MuJoCo's C engine reaches at least {100 * bare:.0f} % of the bare engine's rate, and is "
+        f"at least {loop:.1f} times as fast as a Gymnasium loop."
+    ]
+
+
+@text
+def growth_of_a_study() -> list[str]:
+    """Time and memory of the largest study over those of one run."""
+    studies = measured("growth")["runs"]
+    most = max(study["runs"] for study in studies)
+    single = {study["carrier"]: study for study in studies if study["runs"] == 1}
+    large = [(study, single[study["carrier"]]) for study in studies if study["runs"] == most]
+    time = [study["study_seconds"] / one["study_seconds"] for study, one in large]
+    memory = [study["peak_bytes_of_the_process"] / one["peak_bytes_of_the_process"] for study, one in large]
+    compiling = [study["seconds"]["lowering"] + study["seconds"]["compiling"] for study in studies]
+    return [
+        f"A study of {most} runs takes {min(time):.0f} to {max(time):.0f} times as long as a single run. Memory grows "
+        f"by at most {100 * (max(memory) - 1.0):.0f} %.",
+        f"Tracing and compiling take {min(compiling):.0f} to {max(compiling):.0f} s of each study.",
     ]
