@@ -18,7 +18,8 @@ from aesjax import EntropySchedule, Signals, aes
 class EntropyCallback(BaseCallback):
     """Set ``ent_coef`` of SAC or PPO from its TD errors, in units of the environment's reward.
 
-    SAC: one update per gradient step, on a batch of the replay memory. PPO: one per rollout, on its one-step residuals.
+    SAC: one update per step of its environments, on a new batch of the replay memory. PPO: one per rollout, on its
+    one-step residuals.
     Create the agent with a number as ``ent_coef`` (SAC's default is "auto").
 
     Args:

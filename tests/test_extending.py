@@ -10,16 +10,16 @@ import pytest
 
 from tests.pages import ROOT, blocks
 
-PAGE, AGENT = ROOT / "docs" / "packaging.md", ROOT / "docs" / "write_agent.md"
+PAGE, AGENT, CHANGED = (ROOT / "docs" / name for name in ("packaging.md", "write_agent.md", "change_agent.md"))
 OF_TASKS = [ROOT / "docs" / name for name in ("own_task.md", "write_task.md", "presets.md", "patterns.md")]
 CODE = [
     body
-    for page in (PAGE, AGENT, ROOT / "docs" / "write_schedule.md", *OF_TASKS)
+    for page in (PAGE, AGENT, CHANGED, ROOT / "docs" / "write_schedule.md", *OF_TASKS)
     for language in ("python", "toml")
     for body in blocks(page, language)
 ]
 FILES = {named[1]: body.partition("\n")[2] for body in CODE if (named := re.match(r"# (\S+\.\w+)\n", body))}
-BASH = [body.strip().splitlines() for page in (PAGE, AGENT) for body in blocks(page, "bash")]
+BASH = [body.strip().splitlines() for page in (PAGE, AGENT, CHANGED) for body in blocks(page, "bash")]
 NAMED, INSTALLED, PROXY, CARRIER, VARIANTS = BASH
 TASKS = [line for page in OF_TASKS for block in blocks(page, "bash") for line in block.strip().splitlines()]
 MODULES = ("mine.py", "line.py", "square.py")

@@ -18,7 +18,7 @@ from tests.pages import NEEDS, PAGES, ROOT, blocks
 BEYOND = {*NEEDS.values(), "gymnax", "rejax"}  # packages that requirements.lock lacks
 FILE = re.compile(r"# (\w+\.py)\n")  # first line of a block that the reader saves
 ELSEWHERE = {
-    "docs/start.md": "tests/experiments/session/test_python_page.py runs it in a notebook",
+    "docs/study_in_python.md": "tests/experiments/session/test_python_page.py runs it in a notebook",
     "docs/write_schedule.md": "tests/test_readme.py runs it between its commands, whose results it reads",
 }
 
@@ -105,17 +105,17 @@ def tuning(left, printed):
     assert set(left["tuning"].results.methods) == {"SAC", *choices["chosen"]}
 
 
-def use_in_agent(left, printed):
+def use_in_library_sb3(left, printed):
+    assert float(printed) == pytest.approx(0.1)
+
+
+def use_in_pytorch_cost(left, printed):
     rows = [line.split() for line in printed.splitlines()]
     assert [row[0] for row in rows] == ["aes_r", "aes_c"]
     assert all(10 * float(compiled) < float(plain) for _, compiled, plain in rows)
 
 
-def use_in_agent_sb3(left, printed):
-    assert float(printed) == pytest.approx(0.1)
-
-
-def use_in_agent_torch(left, printed):
+def use_in_pytorch(left, printed):
     weights, change = np.asarray(left["weights"]), left["change"]
     assert weights.shape == (left["STEPS"],)
     np.testing.assert_allclose(weights[change - 100 : change], 0.05, rtol=0.1)
@@ -138,9 +138,9 @@ CHECKS = {
     ("docs/protocols.md", "stable_baselines3"): protocols_sb3,
     ("docs/theory.md",): theory,
     ("docs/tuning.md",): tuning,
-    ("docs/use_in_agent.md",): use_in_agent,
-    ("docs/use_in_agent.md", "stable_baselines3"): use_in_agent_sb3,
-    ("docs/use_in_agent.md", "torch"): use_in_agent_torch,
+    ("docs/use_in_library.md", "stable_baselines3"): use_in_library_sb3,
+    ("docs/use_in_pytorch.md",): use_in_pytorch_cost,
+    ("docs/use_in_pytorch.md", "torch"): use_in_pytorch,
 }
 SLOW = {
     ("README.md",),
@@ -148,9 +148,9 @@ SLOW = {
     ("docs/elsewhere.md", "stable_baselines3"),
     ("docs/protocols.md", "stable_baselines3"),
     ("docs/tuning.md",),
-    ("docs/use_in_agent.md",),
-    ("docs/use_in_agent.md", "stable_baselines3"),
-    ("docs/use_in_agent.md", "torch"),
+    ("docs/use_in_library.md", "stable_baselines3"),
+    ("docs/use_in_pytorch.md",),
+    ("docs/use_in_pytorch.md", "torch"),
 }
 
 

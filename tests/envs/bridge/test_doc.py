@@ -1,4 +1,4 @@
-"""The environment in ``docs/bridge.md`` trains."""
+"""The environment in ``docs/vector_env.md`` trains."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.pages import ROOT, blocks
 
 installed()
 
-[MODULE] = [code for code in blocks(ROOT / "docs" / "bridge.md", "python") if code.startswith("# integrator.py\n")]
+[MODULE] = [code for code in blocks(ROOT / "docs" / "vector_env.md", "python") if code.startswith("# integrator.py\n")]
 
 
 @pytest.mark.slow

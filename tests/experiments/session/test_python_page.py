@@ -1,4 +1,4 @@
-"""The code of `docs/start.md`: in a notebook, and cut short as a script on another task."""
+"""The code of `docs/study_in_python.md`: in a notebook, and cut short as a script on another task."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from tests.pages import ROOT, blocks
 
-BLOCKS = blocks(ROOT / "docs" / "start.md", "python")
+BLOCKS = blocks(ROOT / "docs" / "study_in_python.md", "python")
 
 
 @pytest.mark.slow
