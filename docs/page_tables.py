@@ -560,8 +560,8 @@ def detection() -> str:
             body.append([f"{label}, {apart:,}", *cells])
         count = data[kind]["observations"]
         false = [f"{data[kind][name][which]['false']:.0f}" for _, name, which in _AT_EQUAL]
-        body.append([f"{label}, false detections in {count:,} updates", *false])
-    return rows(["stream, updates between jumps", *(label for label, _, _ in _AT_EQUAL)], body)
+        body.append([f"{label}, false in {count:,} updates", *false])
+    return rows(["stream, updates apart", *(label for label, _, _ in _AT_EQUAL)], body)
 
 
 @table
@@ -572,7 +572,7 @@ def detectors() -> str:
         for apart in (key for key in of["aes_c"]["own"] if key.isdigit() and kind not in _RECORDED):
             cells = [_detected(of, name, which, int(apart)) for _, name, which in _AT_EQUAL]
             body.append([f"{kind}, {int(apart):,}", *cells])
-    return rows(["stream, observations between jumps", *(label for label, _, _ in _AT_EQUAL)], body)
+    return rows(["stream, observations apart", *(label for label, _, _ in _AT_EQUAL)], body)
 
 
 @table
@@ -749,7 +749,7 @@ def tasks() -> str:
 
 @table
 def protocols() -> str:
-    """The published protocols; those that differ in the task alone share a row."""
+    """The published protocols and their deviations; those that differ in the task alone share a row."""
     import envs
 
     members: dict[tuple[str, ...], list[tuple[str, str]]] = {}  # cells of a row -> its names and tasks
@@ -759,11 +759,13 @@ def protocols() -> str:
         patterns = ", ".join(f"`{pattern}`" for pattern in protocol.patterns)
         cells = (drift, patterns, f"{protocol.period:,}", f"{protocol.steps:,}", protocol.source, protocol.deviations)
         members.setdefault(cells, []).append((f"`{name}`", f"`{protocol.task}`"))
-    body = []
-    for (drift, *about), own in members.items():
+    drifts, sources = [], []
+    for (drift, patterns, segment, steps, source, deviations), own in members.items():
         names, tasks = (", ".join(texts) for texts in zip(*own, strict=True))
-        body.append([names, f"{tasks}: {drift}", *about])
-    return rows(["name", "drifts", "patterns", "steps of a segment", "steps", "source", "deviations"], body)
+        drifts.append([names, f"{tasks}: {drift}", patterns, segment, steps])
+        sources.append([names, source, deviations])
+    first = rows(["name", "drifts", "patterns", "steps of a segment", "steps"], drifts)
+    return first + "\n" + rows(["name", "source", "deviations from the source"], sources)
 
 
 @table

@@ -49,7 +49,8 @@ def summarise(
 
     Rows with ``level == "run"`` hold one metric of one run; rows with ``level == "method"`` aggregate over seeds
     (``task`` set) or over seeds and tasks of the family (``task`` null), with 95 % intervals, and compare methods.
-    `docs/metrics.md` defines every name. Each axis of a sweep is a column with the method's number.
+    `docs/metrics.md` and `docs/statistics.md` define the names. Each axis of a sweep is a column with the method's
+    number.
 
     Args:
       curves, config, manifest: as in `experiments.measure.study.load_study`.

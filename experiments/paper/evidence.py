@@ -1,4 +1,4 @@
-"""Runs as evidence: methods found by what they are, and paired differences pooled as `docs/metrics.md` prescribes."""
+"""Runs as evidence: methods found by what they are, and paired differences pooled as `docs/evidence.md` prescribes."""
 
 import json
 import math

@@ -142,7 +142,7 @@ class Results:
 
     @cached_property
     def metrics(self) -> "pl.DataFrame":
-        """All metrics with intervals, as `docs/metrics.md` defines them."""
+        """All metrics with intervals, as `docs/metrics.md` and `docs/statistics.md` define them."""
         return summarise(self.curves, self._files.config, self.manifest, custom=self._custom)
 
     @cached_property

@@ -26,7 +26,7 @@ def results(tmp_path):
 @pytest.fixture
 def worst(tmp_path, monkeypatch):
     """The metric of the page, in a module outside the repository."""
-    (body,) = [block for block in blocks(ROOT / "docs" / "metrics.md", "python") if block.startswith("# worst.py\n")]
+    (body,) = blocks(ROOT / "docs" / "write_metric.md", "python")
     (tmp_path / "worst.py").write_text(body)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

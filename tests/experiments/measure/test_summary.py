@@ -67,7 +67,7 @@ def one(frame, metric, method="SAC+AES", pattern="abrupt", level="method", **whe
 
 
 def test_recorded_values_and_intervals_of_every_metric():
-    """Computed by two implementations of docs/metrics.md, of which one is left."""
+    """Computed by two implementations of docs/metrics.md and docs/statistics.md, of which one is left."""
     frame = summarise(*uneven(), replicates=200)
     frame = frame.filter(~pl.col("metric").str.contains("^(detectable|gain):"))
     for label, level, task, method, pattern, seed in RECORDED["rows"]:
