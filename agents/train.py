@@ -24,6 +24,7 @@ from agents.common.carrier import Carrier, OnPolicyCarrier
 from agents.common.loop import stream_stride
 from agents.common.spec import CarrierSpec
 from envs.adopt import adapter_of, adopt_task
+from envs.patterns import compiled
 from envs.timeline import EVEN
 from envs.world import World
 
@@ -113,7 +114,7 @@ def make_train(
     total = steps // num
     if spec.on_policy:
         fit_rollout(config, total // evaluations, num)
-    world = World(as_task(task), total, segments, observe, onset=onset, changes=changes, history=history)
+    world = World(as_task(task), total, segments, observe, compiled([pattern]), onset, changes, history)
     world.check_pattern(pattern)
     replay, random = sizes_of(
         steps,

@@ -149,7 +149,7 @@ def truth(
         branches = [partial(_value, channels, entry, realisation, at, timeline) for entry in patterns.values()]
         return jax.lax.switch(pattern, branches)
 
-    now, before = value(step), value(step - 1)
+    now, before = jax.vmap(value)(jnp.stack([step, step - 1]))
     spans = per_coordinate(channels, lambda channel: channel.high - channel.low)
     change = jnp.sqrt(jnp.sum(((now - before) / spans) ** 2))
     jumps = [jnp.any(jump_steps(channels, entry, realisation, timeline) == step) for entry in patterns.values()]

@@ -4,7 +4,7 @@ The training loop selects among them by a traced index, so runs with different p
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -210,7 +210,6 @@ def noisy_sine(channel: Channel, leg: Leg) -> Array:
     return jnp.clip(periodic(channel, leg) + _along(noise, leg.progress), *_range(channel))
 
 
-# Read whenever a program is traced, so patterns may be appended at any time; programs compiled before do not have them.
 PATTERNS: dict[str, Pattern] = {
     "steady": Pattern(steady, jumps=False, changes=segment_starts),
     "abrupt": Pattern(abrupt, jumps=True, holds=True, changes=segment_starts),
@@ -224,6 +223,18 @@ PATTERNS: dict[str, Pattern] = {
     "redrawn": Pattern(redrawn, jumps=True, holds=True, in_all=False, changes=segment_starts),
     "noisy_sine": Pattern(noisy_sine, jumps=False, in_all=False, changes=segment_starts),
 }
+
+
+def compiled(names: Iterable[str], known: Mapping[str, Pattern] | None = None) -> dict[str, Pattern]:
+    """Patterns of one program by name: `steady` and `abrupt`, which evaluations hold, and those of its runs.
+
+    A program evaluates all of its patterns for every run, and each takes time to compile.
+
+    Raises:
+      UnknownNameError: a name is not in ``known``, by default ``PATTERNS``.
+    """
+    known = PATTERNS if known is None else known
+    return {name: lookup("pattern", known, name) for name in ("steady", "abrupt", *names)}
 
 
 def pattern_index(name: str) -> int:

@@ -22,7 +22,7 @@ from envs.drift import (
     per_coordinate,
     truth,
 )
-from envs.patterns import PATTERNS, Pattern, pattern_index
+from envs.patterns import PATTERNS, Pattern, compiled
 from envs.timeline import EVEN, Timeline
 
 Array = jax.Array
@@ -316,11 +316,10 @@ class Drifting:
     drift: DriftData = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        pattern_index(self.pattern)
         if self.num_envs < 1 or self.total_steps % self.num_envs:
             raise ValueError(f"total_steps must be a multiple of num_envs = {self.num_envs}; got {self.total_steps}")
         total, times = self.total_steps // self.num_envs, {"onset": self.onset, "changes": self.changes}
-        world = World(self.task, total, self.segments, **times)
+        world = World(self.task, total, self.segments, patterns=compiled([self.pattern]), **times)
         object.__setattr__(self, "world", world)
         object.__setattr__(self, "drift", world.drift(self.pattern, self.drift_seed))
 

@@ -19,6 +19,7 @@ from aesjax.compiling import check_process, jit
 from envs import make
 from envs.adopt import trying
 from envs.core import Task, autoreset_step, check_unmasked, sound
+from envs.patterns import compiled
 from envs.render import Renderer
 from envs.timeline import EVEN
 from envs.world import DriftData, World
@@ -320,7 +321,7 @@ def copies_of(
     elif options:
         raise ValueError(f"options are those of a task given by name; got a Task and {', '.join(options)}")
     check_unmasked(task, "Gymnasium's interface")
-    world = World(task, drift_steps, segments, onset=onset, changes=changes)
+    world = World(task, drift_steps, segments, patterns=compiled([pattern]), onset=onset, changes=changes)
     clocked = world.drift(pattern, drift_seed)
     in_force = clocked if drift is None else world.held(drift)
     return Copies(_Program(world), in_force, num_envs, autoreset_mode, render_mode)

@@ -111,7 +111,7 @@ class StudyConfig:
 
     @property
     def patterns_known(self) -> dict[str, Pattern]:
-        """All patterns of its programs by name."""
+        """All patterns by name, with its own."""
         return {**envs.PATTERNS, **self.own_patterns}
 
     def states_changes(self, known: Mapping[str, Pattern]) -> list[str]:

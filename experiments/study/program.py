@@ -21,6 +21,7 @@ from agents.common import Run
 from agents.common.off_policy import TRACKED
 from agents.train import Learner, learner_of
 from envs import Task
+from envs.patterns import compiled
 from envs.world import World
 from experiments.study.config import OBSERVED, STEADY, StudyConfig, configured
 from experiments.study.method import BLOCKS, Method, source_of
@@ -414,7 +415,8 @@ class Plan:
             config, own = self.config, self.config.settings[carrier]
             sizes = config.whole // own.num_envs, config.segments
             rows = [row for row in self.rows if row.carrier == carrier]
-            drift = {"patterns": config.patterns_known, "onset": config.onset, "changes": config.changes}
+            patterns = compiled(config.patterns, config.patterns_known)
+            drift = {"patterns": patterns, "onset": config.onset, "changes": config.changes}
             learner = learner_of(
                 rows[0].method.carrier,
                 World(self.task, *sizes, config.observe, history=config.history, **drift),
