@@ -223,7 +223,7 @@ def test_the_weight_follows_the_signals_one_step_later(registries):
 @both
 def test_it_learns_the_task_until_it_changes_and_the_weight_of_aes_r_responds_to_the_change(name):
     script = SCRIPTS[name]
-    config = script.Config(schedule="aes_r", seeds=2)
+    config = script.Config(schedule="aes_r", seeds=1)
     returns, weights = (script.sweep(config)[curve][0] for curve in ("evaluation_return", "entropy_weight"))
     env = envs.Drifting(envs.make("toy"), config.pattern, config.steps, num_envs=config.num_envs)
     best = float(envs.optimal_return("toy")(env.truth_at(0).values[None])[0])
