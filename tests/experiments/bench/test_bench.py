@@ -41,7 +41,7 @@ def test_updates_and_physics_are_printed_and_recorded(tmp_path, capsys, monkeypa
     assert [list(case["ratios"]) for case in cases] == [["time_of_aes_over_fixed"], ["mujoco_over_gymnasium"]]
     assert all(rate > 0 for case in cases for rate in case["medians"].values())
     printed = capsys.readouterr().out
-    assert "ppo, 2 runs, updates/s: fixed " in printed
+    assert "ppo, 2 runs, environment steps/s: fixed " in printed
     assert "hopper, mujoco, 2 environments, steps/s: mujoco " in printed
     assert main(["bench", "--task", "hopper", "--methods", "fixed", "--runs", "2", "--rounds", "1"]) == 0
     assert "sac, hopper, 2 runs, updates/s: fixed " in capsys.readouterr().out
