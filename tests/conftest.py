@@ -30,6 +30,8 @@ LARGEST_CACHE = 2**31  # bytes of compiled programs; a larger folder is emptied 
 
 #: Given out first, the longest of them first, so that no worker ends the run alone.
 LONGEST = (
+    "test_extending.py",
+    "test_page_code.py",
     "experiments/session/test_python_page.py",
     "experiments/study/test_bridge_study.py",
     "experiments/study/test_lowering.py",
@@ -49,7 +51,6 @@ LONGEST = (
     "experiments/study/test_references.py",
     "experiments/study/test_warm.py",
     "experiments/test_notebooks.py",
-    "test_extending.py",
     "experiments/theory/test_schedules.py",
     "agents/test_formulas.py",
     "experiments/study/test_program.py",
