@@ -114,7 +114,8 @@ def make_train(
     total = steps // num
     if spec.on_policy:
         fit_rollout(config, total // evaluations, num)
-    world = World(as_task(task), total, segments, observe, compiled([pattern]), onset, changes, history)
+    drift = {"patterns": compiled([pattern]), "onset": onset, "changes": changes}
+    world = World(as_task(task), total, segments, observe, history=history, **drift)
     world.check_pattern(pattern)
     replay, random = sizes_of(
         steps,

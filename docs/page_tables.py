@@ -496,11 +496,10 @@ def compiler() -> str:
 def compiler_time() -> str:
     """Processor time of a training interval with the safe compiler options, and without any fusion."""
     times = measured("compiler_options")["time_of_a_training_interval"]
-    labels = {"with the option": "with the options", "all fusions off": "without any fusion"}
-    body = [
-        [words, *("{:.2f} [{:.2f}, {:.2f}]".format(*own[key]) for own in times.values())]
-        for key, words in labels.items()
-    ]
+    body = []
+    for key, words in {"with the option": "with the options", "all fusions off": "without any fusion"}.items():
+        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(*own[key]) for own in times.values()]
+        body.append([words, *cells])
     head = "processor time of a training interval, relative to none of the options"
     return rows([head, *(carrier.upper() for carrier in times)], body)
 

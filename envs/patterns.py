@@ -225,15 +225,14 @@ PATTERNS: dict[str, Pattern] = {
 }
 
 
-def compiled(names: Iterable[str], known: Mapping[str, Pattern] | None = None) -> dict[str, Pattern]:
+def compiled(names: Iterable[str], known: Mapping[str, Pattern] = PATTERNS) -> dict[str, Pattern]:
     """Patterns of one program by name: `steady` and `abrupt`, which evaluations hold, and those of its runs.
 
     A program evaluates all of its patterns for every run, and each takes time to compile.
 
     Raises:
-      UnknownNameError: a name is not in ``known``, by default ``PATTERNS``.
+      UnknownNameError: a name is not in ``known``.
     """
-    known = PATTERNS if known is None else known
     return {name: lookup("pattern", known, name) for name in ("steady", "abrupt", *names)}
 
 

@@ -127,7 +127,7 @@ def adaptations_of(name):
     return [adaptation for lever, adaptation in first.items() if lever not in CARRIERS[name].unturned]
 
 
-DISCRETE = [pytest.param("sac@grid", marks=pytest.mark.slow), pytest.param("ppo@grid", marks=pytest.mark.slow)]
+DISCRETE = [pytest.param(f"{name}@grid", marks=pytest.mark.slow) for name, spec in CARRIERS.items() if spec.discrete]
 
 
 @pytest.fixture(scope="module", params=carriers() + DISCRETE)
