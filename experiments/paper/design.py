@@ -122,10 +122,13 @@ def _learned(task: str, steps: int, *carriers: str) -> Size:
 
 def _settled(task: str) -> Size:
     """A small task that is learned before it changes, with seeds that no other part has."""
-    return Size(task, 40_000, "21:30", patterns=_RANDOM, onset=0.4, changes="random", carriers=_RIVALS)
+    return Size(task, 40_000, "21:30", patterns=_JUMPS, onset=0.4, changes="random", carriers=_RIVALS)
 
 
 _RIVALS = ("sac", "crossq")
+_JUMPS = "steady,abrupt"
+#: Robots of parts G and H; part H has the methods that part G lacks.
+_ROBOTS = (("hopper", 150_000), ("halfcheetah", 100_000))
 _RANDOM = "steady,abrupt,ou"
 _RELEASED = "steady,abrupt,sawtooth,periodic,mixed_release"
 _TEXT = PATTERNS.removesuffix(",sawtooth")
@@ -167,8 +170,7 @@ PARTS: Registry[Part] = Registry(
         "rivals of AES, each with numbers tuned on the first tenth of runs without drift, for SAC and CrossQ",
         (
             *(_settled(task) for task in ("toy", *_SMALL)),
-            _learned("hopper", 150_000, *_RIVALS),
-            _learned("halfcheetah", 100_000, *_RIVALS),
+            *(_learned(*robot, *_RIVALS)._replace(patterns=_JUMPS) for robot in _ROBOTS),
         ),
     ),
     appendix=Part(
@@ -229,7 +231,7 @@ def tuned(carrier: str) -> Tuned:
 
 
 def rivals(carrier: str) -> Tuned:
-    """Rivals of AES for SAC; a constant and AES for CrossQ."""
+    """A constant, AES and its rivals for SAC; a constant and AES for CrossQ."""
     both = (Method(carrier, fixed()), Method(carrier, aes()))
     if carrier == "crossq":
         return _tuned(both, 0.1)
@@ -243,6 +245,12 @@ def rivals(carrier: str) -> Tuned:
     return _tuned(rows, 0.1)
 
 
+def rivals_on_robots(carrier: str) -> Tuned:
+    """`rivals` without the methods of part G, tuned on as large a share as those."""
+    known = tuned(carrier).methods if carrier == "sac" else ()
+    return _tuned(tuple(row for row in rivals(carrier).methods if row not in known), 0.2)
+
+
 def _tuned(rows: tuple[Method, ...], share: float) -> Tuned:
     """Methods of one carrier, each with one number that is chosen on a share of runs without drift."""
     carrier = rows[0].carrier.name
@@ -253,18 +261,21 @@ def _tuned(rows: tuple[Method, ...], share: float) -> Tuned:
     return Tuned(rows, TuneOptions(numbers, shares=f"{share:g}", choosing_patterns="steady", clipped=0.1))
 
 
-def variants(cell: Cell) -> Iterator[Cell]:
-    """Studies of the tuned constant alone, beside the study of the rivals for SAC.
+def variants(cell: Cell, choosing: float) -> Iterator[Cell]:
+    """Studies of the constant alone, beside the study of the rivals for SAC.
 
     Agents see the last four observations; they observe the drift, which bounds the gain of a history; or their replay
     is as short as the window of `recent`, which separates the age of data from its weight.
+
+    Args:
+      choosing: share of runs without drift in which the constant is tuned.
     """
     capacity, share = cell.untuned.config.replay_capacity, recent().filled().given["share"]
     window = min(max(round(share * capacity), 4 * LoopConfig.newest), capacity)
     options: dict[str, dict[str, Any]] = {"history": {"history": 4}, "drift": {"observe": "drift"}}
     for name, own in (options | {"replay": {"replay": window}}).items():
         study = replace(cell.study, methods=[], **own)
-        yield Cell(f"{cell.name}-{name}", study, _tuned((Method("sac", fixed()),), 0.1))
+        yield Cell(f"{cell.name}-{name}", study, _tuned((Method("sac", fixed()),), choosing))
 
 
 _METHODS = {"G": untuned, "H": untuned, "B": released, "F": helpers, "appendix": appendix}
@@ -304,7 +315,10 @@ def cells(
         steps = given.get("steps") or size.steps or preset.steps
         for carrier in [name for name in known if name in size.carriers]:
             few = scale == "small" and (part, carrier) in _CORE
-            if few or part in _METHODS:
+            own = _TUNED[part](carrier) if part in _TUNED else None
+            if part == "H" and size.task in TASKS["mujoco"]:
+                rows, own = [] if carrier == "sac" else untuned(carrier), rivals_on_robots(carrier)
+            elif few or part in _METHODS:
                 rows = core(carrier) if few else _METHODS[part](carrier)
             else:
                 # Some published PPO has no bonus, of which there are no multiples.
@@ -315,8 +329,10 @@ def cells(
                 channels=size.channels,
             )  # fmt: skip
             name = f"{part}-{size.task}-{steps}-{carrier}"
-            cell = Cell(name, replace(study, **given), _TUNED[part](carrier) if part in _TUNED else None)
-            found += [cell, *(variants(cell) if (part, carrier) == ("H", "sac") else ())]
+            cell = Cell(name, replace(study, **given), own)
+            found.append(cell)
+            if (part, carrier) == ("H", "sac") and own is not None:
+                found += variants(cell, float(own.options.shares))
     return list({cell.name: cell for cell in found}.values())  # at given steps the horizons of a task are one
 
 

@@ -1,4 +1,4 @@
-"""Part H as tables: rivals of AES minus SAC's tuned constant, after the drift has begun."""
+"""Part H as tables, with the robots of part G: rivals of AES minus SAC's tuned constant, after the drift has begun."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ class Comparison(NamedTuple):
 
 
 class _Study(NamedTuple):
-    """A study of part H in a record."""
+    """A study of part H in a record, or the one of part G of an equal task and horizon."""
 
     config: StudyConfig
     device: str
@@ -64,26 +64,31 @@ class _Study(NamedTuple):
         """The tuned constant."""
         return next((row for row in rows_of(self.config) if row.method.follows("fixed")), None)
 
-    def values(self, method: str, key: Key, seeds: Sequence[int]) -> np.ndarray:
-        """(n,) means over the patterns that drift, or without drift, by seed; NaN where a run is missing."""
+    def values(self, method: str, key: Key, patterns: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
+        """(n,) means over those of ``patterns`` that drift, or do not, by seed; NaN where a run is missing."""
         metric, drifting = key
-        patterns = [name for name in self.config.patterns if (name != STEADY) == drifting]
+        own = [name for name in patterns if (name != STEADY) == drifting]
         missing = dict.fromkeys(METRICS, np.nan)
 
         def mean(seed: int) -> Any:
-            return np.mean([self.means.get((method, pattern, seed), missing)[metric] for pattern in patterns])
+            return np.mean([self.means.get((method, pattern, seed), missing)[metric] for pattern in own])
 
         return np.array([mean(seed) for seed in seeds])
 
 
 def comparisons(record: Record) -> list[Comparison]:
-    """The comparison of every task that has studies of part H, those of SAC's tuned constant among them."""
-    groups: dict[tuple[str, int], list[_Study]] = {}
+    """The comparison of every task that has studies of part H, and one of SAC's tuned constant in part G or H."""
+    groups: dict[tuple[str, int], list[str]] = {}
     for name, about in record.studies.items():
-        if name.startswith("H-") and not about["config"].get("horizon"):  # trials have one
-            study = _study(record, name)
-            groups.setdefault((study.config.task, study.config.steps), []).append(study)
-    return [found for studies in groups.values() if (found := _compared(studies)) is not None]
+        config = about["config"]
+        if name.startswith(("G-", "H-")) and not config.get("horizon"):  # trials have one
+            groups.setdefault((config["task"], config["steps"]), []).append(name)
+    found = []
+    for names in groups.values():
+        studies = [_study(record, name) for name in names]
+        if any(name.startswith("H-") for name in names) and (comparison := _compared(studies)) is not None:
+            found.append(comparison)
+    return found
 
 
 def _study(record: Record, name: str) -> _Study:
@@ -100,14 +105,16 @@ def _study(record: Record, name: str) -> _Study:
 
 def _compared(studies: Sequence[_Study]) -> Comparison | None:
     """All methods of one task against SAC's tuned constant, and CrossQ's AES against its own; None without SAC's."""
-    main = max((each for each in studies if each.carrier == "sac"), key=_methods, default=None)
+    main = max((each for each in studies if each.carrier == "sac"), key=_opponents, default=None)
     if main is None or (constant := main.constant) is None:
         return None
-    seeds, drifts = main.config.seeds, {pattern != STEADY for pattern in main.config.patterns}
+    shared = set.intersection(*(set(study.config.patterns) for study in studies))
+    seeds, patterns = main.config.seeds, [pattern for pattern in main.config.patterns if pattern in shared]
+    drifts = {pattern != STEADY for pattern in patterns}
     keys = [(metric, drifting) for drifting in DRIFTS if drifting in drifts for metric in METRICS]
 
     def levels(study: _Study, row: Row) -> dict[Key, np.ndarray]:
-        return {key: study.values(row.name, key, seeds) for key in keys}
+        return {key: study.values(row.name, key, patterns, seeds) for key in keys}
 
     opponent = levels(main, constant)
     pairs = []  # study, row, opponent's levels and its name
@@ -130,9 +137,10 @@ def _compared(studies: Sequence[_Study]) -> Comparison | None:
     return Comparison(main.config, constant.method.in_force.given["base"], means, rivals)
 
 
-def _methods(study: _Study) -> int:
-    """Number of methods; the studies of a variant have one."""
-    return len(study.config.methods)
+def _opponents(study: _Study) -> tuple[bool, int]:
+    """Whether a study has the baseline, and its number of methods; the studies of a variant have one."""
+    methods = study.config.methods
+    return any(method.is_baseline for method in methods), len(methods)
 
 
 def _described(study: _Study, row: Row, main: _Study) -> tuple[str, str, str]:
@@ -144,7 +152,7 @@ def _described(study: _Study, row: Row, main: _Study) -> tuple[str, str, str]:
         kind, label = OBSERVATIONS, f"{label}, drift observed"
     elif config.history > 1:
         kind, label = OBSERVATIONS, f"{label}, last {config.history} observations"
-    elif study.carrier == "sac" and study is not main:
+    elif config.replay_capacity != main.config.replay_capacity:
         kind, label = DATA, f"{label}, short replay"
         numbers.append(f"replay {config.replay_capacity:,}")
     elif study.carrier != "sac":
@@ -204,8 +212,8 @@ def _about(found: Sequence[Comparison]) -> str:
     seeds = " or ".join(map(str, sorted({len(comparison.config.seeds) for comparison in found})))
     return (
         f"mean return after the onset minus that of SAC with a tuned constant weight, {seeds} paired seeds. Online is "
-        "the return earned in training. Drifting patterns are pooled. Tuned methods have one number, chosen from five "
-        "on the first tenth of runs without drift, with other seeds. Outcomes are after Holm over all differences of "
+        "the return earned in training. Tuned methods have one number, chosen from five on the first tenth of runs "
+        "without drift (robots: fifth), with other seeds. Outcomes are after Holm over all differences of "
         "a task. Cost is the time of an environment step relative to SAC."
     )
 

@@ -96,6 +96,21 @@ def test_a_run_that_diverged_is_left_out_with_its_pair(record):
     assert trend.contrasts["return_mean", True].interval.value == pytest.approx(2.0, abs=0.01)
 
 
+def test_robots_of_part_g_are_opponents_in_the_patterns_of_both_parts(record):
+    sac, crossq = "H-toy-1000-sac", "H-toy-1000-crossq"
+    jumps = Study("toy", STUDIES[crossq][0], "steady,abrupt", "1:10", steps=STEPS, evaluations=10, onset=0.4)
+    about = record.studies[crossq] | {"config": jumps.config.to_json()}
+    studies = {"G-toy-1000-sac": record.studies[sac], crossq: about}
+    unlike = (pl.col("pattern") == "ou") & (pl.col("method") == "SAC+trend[base=0.2]")  # in one of the parts alone
+    returns = pl.when(unlike).then(1e6).otherwise(pl.col("return_mean")).alias("return_mean")
+    curves = record.curves.with_columns(returns, pl.col("study").replace({sac: "G-toy-1000-sac"}))
+    [found] = helps.comparisons(record._replace(curves=curves, studies=studies))
+    rivals = {rival.label: rival for rival in found.rivals}
+    assert len(rivals) == 4 + 3 + 1
+    assert rivals["`trend`"].contrasts["return_mean", True].interval.value == pytest.approx(2.0, abs=0.02)
+    assert helps.comparisons(record._replace(curves=curves, studies={"G-toy-1000-sac": record.studies[sac]})) == []
+
+
 def test_tables_have_the_tasks_of_the_record_and_are_empty_without_any(record):
     found = helps.comparisons(record)
     assert "`toy`" in helps.overview(found)
