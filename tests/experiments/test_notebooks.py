@@ -10,7 +10,7 @@ from tests.pages import ROOT
 
 BOOKS = sorted((ROOT / "experiments" / "notebooks").glob("*.ipynb"))
 #: Contents of the cell tagged `parameters` in notebooks that train for minutes; the others run as they are committed.
-SHORT = {"own_schedule": "STEPS, SEEDS = 2_000, 2"}
+SHORT = dict.fromkeys(("own_schedule", "own_environment"), "STEPS, SEEDS = 2_000, 2")
 NUMBER = re.compile(r"[-+]?\d+\.\d+")
 
 

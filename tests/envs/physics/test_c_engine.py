@@ -51,6 +51,14 @@ def freshly_compiled(task, factors, gain=1.0):
     return spec.compile()
 
 
+def test_the_engine_stops_the_timers_of_the_package_which_cost_a_tenth_of_a_step():
+    engine = engine_of("hopper")
+    data = mujoco.MjData(engine.model)
+    mujoco.mj_step(engine.model, data, 10)
+    step = data.timer[mujoco.mjtTimer.mjTIMER_STEP]
+    assert (step.number, step.duration) == (10, 0.0)
+
+
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize(
     ("factors", "gain"), [((1.3, 1.0, 1.0), 1.0), ((0.7, 1.5, 1.0), 1.0), ((1.0, 0.5, 1.5), 1.0), ((1.0,) * 3, 0.4)]
