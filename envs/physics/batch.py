@@ -41,6 +41,7 @@ class _Simulations:
         self.data = mujoco.MjData(task.model)
         self.fields = {name: self.batch.expand(name) for factor in task.scales.values() for name, _ in factor.fields}
         self.factors = np.ones((n, len(task.scales)))
+        self.acting: np.ndarray | None = None  # those that the last step advanced; None: all
         if any(factor.derives for factor in task.scales.values()):
             self.batch.set_const()
         self.now = Physics(qpos=self.batch.bind("qpos"), qvel=self.batch.bind("qvel"))
@@ -67,21 +68,26 @@ class _Simulations:
                 self.batch.set_const(changed)
         self.factors = factors.copy()
 
-    def step(self, rows: np.ndarray, control: Callable[[Physics], Drive]) -> tuple[Drive, np.ndarray]:
-        """Advance all by one control step; returns the last drive and a mask (n,) of those MuJoCo reported as bad."""
+    def step(
+        self, rows: np.ndarray, control: Callable[[Physics], Drive], acting: np.ndarray | None
+    ) -> tuple[Drive, np.ndarray]:
+        """Advance those in ``acting`` by one control step, all if None.
+
+        Returns the last drive and a mask (n,) of those MuJoCo reported as bad.
+        """
         task, bad = self.task, np.zeros(rows.shape[0], bool)
-        self.state[:] = rows
+        self.state[:], self.acting = rows, acting
         once = lasting(task)
         for _ in range(1 if once else task.substeps):
             drive = control(self.now)
             for name, value in zip(Drive._fields, drive, strict=True):
                 if value is not None:
                     self.applied[name][:] = value
-            self._call(bad, self.batch.step, nstep=task.substeps if once else 1)
+            self._call(bad, self.batch.step, ids=acting, nstep=task.substeps if once else 1)
             if not once:
                 self.now.qvel[:] = task.settle(np, self.now.qpos, self.now.qvel)
         if task.fresh:
-            self._call(bad, self.batch.forward, stage=self.velocity_stage)
+            self._call(bad, self.batch.forward, ids=acting, stage=self.velocity_stage)
         if self.alarms.any():
             # MuJoCo resets a diverged simulation to its start and continues, so its step is invalid.
             bad |= self.alarms.any(axis=1)
@@ -100,9 +106,9 @@ class _Simulations:
             return Physics(**self.views)
         batch, data, model = self.batch, self.data, self.task.model
         found = {name: np.zeros((batch.nsim, *getattr(data, name).shape)) for name in self.forces}
-        acting = np.arange(batch.nsim)
+        acting = np.arange(batch.nsim) if self.acting is None else self.acting
         if self.outer:
-            acting = np.flatnonzero((self.contacts > 0) | self.applied["xfrc_applied"].any(axis=(1, 2)))
+            acting = acting[((self.contacts > 0) | self.applied["xfrc_applied"].any(axis=(1, 2)))[acting]]
         for i in acting:
             batch.get_data(i, data)
             self.post_constraint(model, data)
@@ -205,12 +211,16 @@ class Engine:
         self._scratch.append(data)
         return {name: _shaped(name, values) for name, values in found.items()}
 
-    def step(self, rows: np.ndarray, action: np.ndarray, params: Any) -> Transition64:
-        """One control step of ``rows`` (n, R) without resets; ``action`` (n, A) in [-1, 1]."""
+    def step(self, rows: np.ndarray, action: np.ndarray, params: Any, acting: np.ndarray | None = None) -> Transition64:
+        """One control step of ``rows`` (n, R) without resets; ``action`` (n, A) in [-1, 1].
+
+        Args:
+          acting: indices of the copies that are simulated, None: all. Results of others are meaningless.
+        """
         task, n, size = self.task, rows.shape[0], self.default.size
         action, memory = np.asarray(action, np.float64), rows[:, size:]
         with self._simulations(n, params) as sims:
-            drive, bad = sims.step(rows[:, :size], lambda now: task.control(np, now, memory, action, params))
+            drive, bad = sims.step(rows[:, :size], lambda now: task.control(np, now, memory, action, params), acting)
             obs, reward, terminated, after = task.outcome(np, sims.physics(), memory, action, drive, params)
             expect(task, "outcome", (n,), obs, after)
             rows = np.concatenate([sims.state, after], axis=1)

@@ -4,6 +4,7 @@ The state row is input and output, so the step is pure. Rows are float64, which 
 they are passed losslessly as pairs of uint32.
 """
 
+from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ class CState(NamedTuple):
 
     row: _Array  # (2 R,) uint32: MuJoCo's state and the task's memory, float64 as pairs of words
     obs: _Array  # (S,) float32, the newest observation
-    time: _Array  # () int32, control steps of this episode
+    time: _Array  # () int32, control steps of this episode; -1 after the only one of an evaluation
     faults: _Array  # () int32, simulations of this copy that MuJoCo reported as bad, across resets
 
 
@@ -35,6 +36,8 @@ class CEnv:
     A copy that MuJoCo reports as bad (a number that is not finite, an error) ends its episode by truncation with
     reward 0 and its last good observation as successor; ``state.faults`` counts it.
     """
+
+    _once = False  # whether a copy has one episode, and is not simulated after it
 
     def __init__(self, task: PhysicsTask) -> None:
         self.task = task
@@ -62,7 +65,15 @@ class CEnv:
     def autoreset(self, key_step: _Array, key_reset: _Array, state: CState, action: _Array, params: Any) -> Step:
         """`envs.core.autoreset_step` with the new start computed in the callback of the step."""
         del key_step
+        if self._once:
+            return self._advance(state, action, params, None)
         return self._advance(state, action, params, self.task.noise(key_reset))
+
+    def for_evaluation(self) -> "CEnv":
+        """The same environment with one episode of every copy, as some end long before others."""
+        env = copy(self)
+        env._once = True
+        return env
 
     def faults(self, state: CState) -> _Array:
         """() int32, simulations that MuJoCo reported as bad, over all copies in ``state``."""
@@ -85,6 +96,8 @@ class CEnv:
         final = jnp.where(bad > 0, state.obs, final)
         if noise is None:
             obs, time = final, state.time + 1
+            if self._once:
+                time = jnp.where((state.time < 0) | (terminated + truncated > 0), -1, time)
         else:
             time = jnp.where(terminated + truncated > 0, 0, state.time + 1)
         state = CState(row, obs, time, state.faults + bad.astype(jnp.int32))
@@ -102,7 +115,10 @@ class CEnv:
         before, inputs = Packed.split(words, self.engine.row_size)
         s, a, p = self.spec.obs_size, self.spec.action_size, self._columns
         params, time, rest = self.engine.params(inputs[:, :p].T), inputs[:, p], inputs[:, p + 1 :]
-        obs, reward, terminated, rows, bad = self.engine.step(before, rest[:, :a], params)
+        ended = time < 0
+        acting = np.flatnonzero(~ended) if ended.any() else None
+        obs, reward, terminated, rows, bad = self.engine.step(before, rest[:, :a], params, acting)
+        reward[ended], terminated[ended], rows[ended] = 0.0, False, before[ended]
         truncated = time + 1 >= self.task.time_limit
         if bad.any():
             reward[bad], terminated[bad], truncated[bad] = 0.0, False, True
@@ -112,8 +128,8 @@ class CEnv:
         for column, values in enumerate((reward, terminated, truncated & ~terminated, bad), 2 * s):
             out[:, column] = values
         if reset:
-            ended = np.flatnonzero(terminated | truncated)
-            if ended.size:
-                fresh = type(params)(*(column[ended] for column in params))
-                out[ended, :s], rows[ended] = self.engine.start(rest[ended, a:], fresh)
+            over = np.flatnonzero(terminated | truncated)
+            if over.size:
+                fresh = type(params)(*(column[over] for column in params))
+                out[over, :s], rows[over] = self.engine.start(rest[over, a:], fresh)
         return Packed.join(rows, out)

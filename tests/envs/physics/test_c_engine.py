@@ -51,6 +51,32 @@ def freshly_compiled(task, factors, gain=1.0):
     return spec.compile()
 
 
+@pytest.mark.parametrize("name", ["hopper", "ant"])
+def test_a_copy_is_not_simulated_after_its_episode_of_an_evaluation(name):
+    env, copies = make(name, time_limit=60).env, 6
+    actions = jax.random.uniform(jax.random.key(1), (100, copies, env.spec.action_size), minval=-1.0, maxval=1.0)
+
+    def episodes(env):
+        def step(state, now):
+            autoreset = jax.vmap(env.autoreset, (0, 0, 0, 0, None))
+            _, state, reward, terminated, truncated, _ = autoreset(now[0], now[0], state, now[1], env.task.params)
+            return state, (reward, terminated | truncated, state)
+
+        key_start, key_steps = jax.random.split(jax.random.key(0))
+        _, start = jax.vmap(env.reset, (0, None))(jax.random.split(key_start, copies), env.task.params)
+        return jax.lax.scan(step, start, (jax.random.split(key_steps, actions.shape[:2]), actions))[1]
+
+    rewards, ends, _ = jax.jit(lambda: episodes(env))()
+    first, its_ends, states = jax.jit(lambda: episodes(env.for_evaluation()))()
+    running = np.cumsum(ends, 0) - ends == 0
+    np.testing.assert_array_equal(first, np.where(running, rewards, 0.0))
+    np.testing.assert_array_equal(its_ends, ends & running)
+    for copy, last in enumerate(ends.argmax(0)):
+        rows = np.asarray(states.row[last:, copy])
+        assert (rows == rows[:1]).all()
+        assert (states.time[last:, copy] == -1).all()
+
+
 def test_the_engine_stops_the_timers_of_the_package_which_cost_a_tenth_of_a_step():
     engine = engine_of("hopper")
     data = mujoco.MjData(engine.model)
