@@ -410,6 +410,20 @@ def rejax() -> str:
 
 
 @table
+def learning_step() -> str:
+    """A gradient step of vmapped runs of SAC, and its matrix products alone."""
+    body = []
+    for case in measured("learning_step")["cases"]:
+        step, products = (case["medians"][name] for name in ("gradient step", "matrix products alone"))
+        share = case["ratios"]["time of matrix products alone / gradient step"]
+        gflops = 1e-9 * case["operations"]
+        numbers = [f"{1_000 / step:.1f}", f"{1_000 / products:.1f}", f"{gflops * products:.0f}", ranged(share)]
+        body.append([f"{case['runs']}", *numbers])
+    head = ["runs", "gradient step, ms", "products alone, ms", "products alone, GFLOP/s", "products / gradient step"]
+    return rows(head, body)
+
+
+@table
 def costs() -> str:
     """Time of a vector step with adaptations or the proxy `dynamics`, over the time of the schedule alone."""
     (case,) = measured("adaptation_cost")["cases"]
@@ -838,6 +852,13 @@ def policy_reader() -> str:
 def reached() -> str:
     """Returns of our agents on MuJoCo's robots beside public ones."""
     return tables.reached(stored().runs, stored().curves)
+
+
+@table
+def trained_robots() -> str:
+    """Methods on robots that have learned, minus the tuned constant."""
+    online = tables.longest(list(tables.settings(stored().runs, "online_return")))
+    return tables.robots(tables.longest(grid()), online)
 
 
 @table

@@ -126,6 +126,8 @@ def execute(options: Table) -> int:
         results = gather([place])
         if options.part == "H":
             text = helps.by_task(helps.comparisons(read(place)))
+        elif options.part == "S":
+            text = tables.reached(results.runs, read(place).curves)
         else:
             text = tables.appendix_tables(results) if options.part == "appendix" else tables.tables(results.runs)
         paper = tables.paper_tables(results) if set(results.runs["task"]) & set(FAMILY_OF) else ""

@@ -173,6 +173,13 @@ PARTS: Registry[Part] = Registry(
             *(_learned(*robot, *_RIVALS)._replace(patterns=_JUMPS) for robot in _ROBOTS),
         ),
     ),
+    S=Part(
+        "robots without drift, whose returns are compared with public ones",
+        (
+            Size("hopper", 100_000, "1:5", 20, 5, "steady", carriers=_RIVALS),
+            *(Size(task, 300_000, "1:5", 60, 5, "steady", carriers=("sac",)) for task in TASKS["mujoco"][:3]),
+        ),
+    ),
     appendix=Part(
         "ablation, quantile, smoothing and clips on the toy task",
         (Size("toy", 40_000, "1:5", patterns=_TEXT),),
@@ -278,7 +285,12 @@ def variants(cell: Cell, choosing: float) -> Iterator[Cell]:
         yield Cell(f"{cell.name}-{name}", study, _tuned((Method("sac", fixed()),), choosing))
 
 
-_METHODS = {"G": untuned, "H": untuned, "B": released, "F": helpers, "appendix": appendix}
+def alone(carrier: str) -> list[Method]:
+    """The carrier's own weight."""
+    return [Method(carrier)]
+
+
+_METHODS = {"G": untuned, "H": untuned, "B": released, "F": helpers, "S": alone, "appendix": appendix}
 _TUNED = {"G": tuned, "H": rivals}
 #: Parts and carriers that have `core`, with five seeds, at the small scale.
 _CORE = [*product("DE", PUBLISHED), *product("AC", ("sql", "meow"))]

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from agents import CARRIERS
+
 #: Share of seeds in which an agent has to end above every idle policy without drift.
 LEARNED = 0.8
 #: Share of its gain over random actions by which it has to end above all of them.
@@ -27,7 +29,7 @@ _ABOVE_IDLE = _END - pl.max_horizontal(_IDLE) > BEYOND * (_END - pl.col("floor")
 
 @cache
 def public_returns() -> pl.DataFrame:
-    """Published mean returns without drift: task, agent (`SAC`), environment steps, return, source."""
+    """Published mean returns without drift: task, agent (`SAC`, a label), environment steps, return, source."""
     return pl.read_csv(Path(__file__).parent / "public_returns.csv", schema_overrides={"return": pl.Float64})
 
 
@@ -37,9 +39,13 @@ def curve(task: str, carrier: str) -> pl.DataFrame:
     PPO is compared to PPO, and every other carrier to SAC; on Isaac tasks all are compared to MEow, of which final
     returns are published.
     """
-    rows = public_returns().filter(task=task).sort("steps")
-    own = rows.filter(pl.col("agent") == ("PPO" if carrier == "ppo" else "SAC"))
-    return own if len(own) else rows
+    own = published(task, "ppo" if carrier == "ppo" else "sac")
+    return own if len(own) else public_returns().filter(task=task).sort("steps")
+
+
+def published(task: str, carrier: str) -> pl.DataFrame:
+    """Steps and public returns of a carrier itself, in the order of steps; empty without any."""
+    return public_returns().filter(task=task, agent=CARRIERS[carrier].label).sort("steps")
 
 
 def needed(task: str, carrier: str, steps: float) -> float | None:

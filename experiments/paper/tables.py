@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+import agents
 from aesjax.schedules import aes
 from experiments.measure.catalog import CATALOG
-from experiments.measure.comparisons import ACTED, ENOUGH, EQUAL, MARGIN, OUTCOMES, Contrast, contrasts
+from experiments.measure.comparisons import ACTED, DECIDED, ENOUGH, EQUAL, MARGIN, OUTCOMES, Contrast, contrasts
 from experiments.measure.metrics import clearly_positive
 from experiments.measure.runs import Acted
 from experiments.measure.study import STEADY
@@ -29,7 +30,7 @@ from experiments.paper.evidence import (
     measure,
     unclear,
 )  # fmt: skip
-from experiments.paper.learned import curve, learned
+from experiments.paper.learned import learned, published
 from experiments.paper.record import Gathered, method_of, methods_of
 from experiments.study.method import BASELINE as OWN
 from experiments.study.method import Method
@@ -88,6 +89,7 @@ BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT, RECENT = (
     "default constant",
     "`fixed+recent`",
 )
+RESET = "`fixed+reset`"
 
 
 def kappa_of(method: Method) -> float:
@@ -142,6 +144,8 @@ def unfilled(part: str, runs: pl.DataFrame) -> str:
     if part == "appendix":
         enough = runs.filter(pl.col("pattern").is_in(PATTERNS))["seed"].n_unique() >= FEWEST
         return "" if enough else f"{FEWEST} seeds, and a pattern of {', '.join(PATTERNS)}"
+    if part == "S":
+        return "" if len(_steady(runs)) else f"the pattern {STEADY}"
     runs = runs.filter(carrier="sac") if part == "H" else runs  # whose constant is the opponent
     full = any(_is_complete(own) for _, own in runs.group_by(SETTING))
     return "" if full else f"the pattern {STEADY}, {ENOUGH} seeds, a constant and `aes`, of one carrier on a task"
@@ -318,19 +322,53 @@ def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
     """
     own = _steady(runs.filter(pl.col("task").is_in(TASKS["mujoco"]), ~pl.col("trained"))).sort("steps")
     body = []
-    for task, carrier in product(TASKS["mujoco"], ("sac", "ppo")):
+    for task, carrier in product(TASKS["mujoco"], ("sac", "ppo", "crossq")):
         longest = own.filter(task=task, carrier=carrier).filter(pl.col("steps") == pl.col("steps").max())
         if longest.is_empty():
             continue
         rows = curves.join(longest, on=["study", "method", "pattern", "seed"], how="semi")
-        public = dict(curve(task, carrier).select("steps", "return").iter_rows())
-        line = [f"`{task}` {carrier.upper()}"]
+        public = dict(published(task, carrier).select("steps", "return").iter_rows())
+        line = [f"`{task}` {agents.CARRIERS[carrier].label}"]
         for steps in MILESTONES:
             window = rows.filter(pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right"))
             ours = window["return_mean"].mean() if longest["steps"][0] >= 0.98 * steps else None
-            line.append(f"{'–' if ours is None else f'{ours:,.0f}'} ({public[steps]:,.0f})")
+            line.append(" ".join(["–" if ours is None else f"{ours:,.0f}", *_bracketed(public.get(steps))]))
         body.append(line)
     return markdown(["ours (public)", *(f"{steps:,} steps" for steps in MILESTONES)], body)
+
+
+def _bracketed(value: float | None) -> list[str]:
+    return [] if value is None else [f"({value:,.0f})"]
+
+
+def robots(evaluated: Sequence[Setting], online: Sequence[Setting]) -> str:
+    """Differences from the tuned constant on robots that have learned, a row per pattern and kind of return.
+
+    Args:
+      evaluated, online: `settings` of `mean_return` and of `online_return`.
+    """
+    metrics = {"mean_return": ("evaluation", evaluated), "online_return": ("online", online)}
+    columns = {"own weight": (BASELINE,), "`aes`, published": (PUBLISHED,), "`aes`, tuned": (TUNED,)}
+    columns |= {"newer data (PPO: resets)": (RECENT, RESET)}
+    body = []
+    for metric, (words, found) in metrics.items():
+        for setting in (each for each in found if each.is_robot and each.tuned):
+            constant = setting.runs.filter(pl.col("seed").is_in(setting.reporting), method=setting.constant)
+            for pattern in dict.fromkeys(pattern for _, pattern in setting.tuned):
+                level = constant.filter(pattern=pattern)[metric].mean()
+                cells = [_decided(setting, names, pattern) for names in columns.values()]
+                name = f"`{setting.task}` {setting.methods[BASELINE]}, {words}"
+                body.append([name, "no drift" if pattern == STEADY else pattern, f"{level:,.0f}", *cells])
+    return markdown(["return", "drift", "tuned constant", *columns], sorted(body, key=lambda line: line[0]))
+
+
+def _decided(setting: Setting, rows: Sequence[str], pattern: str) -> str:
+    """The difference of the first of these rows that a setting has, with its interval; a star where it is decided."""
+    for row in rows:
+        if contrast := cells_of(setting, row, "tuned").get(pattern):
+            value, _, high = contrast.interval
+            return f"{value:+,.0f} ± {high - value:,.0f}" + "*" * (contrast.outcome in DECIDED)
+    return "no data"
 
 
 def power(found: Sequence[Setting]) -> str:

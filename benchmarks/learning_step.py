@@ -1,0 +1,145 @@
+"""Gradient steps per second of SAC's vmapped runs, and of the bare matrix products of the same shapes.
+
+    taskset -c 0 python benchmarks/learning_step.py --rounds 5 --out benchmarks/learning_step.json
+
+Sizes of Hopper: 11 observations, 3 actions, two layers of 64 units, batches of 128. Contestants are interleaved in
+every round. `taskset` leaves one core to XLA.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import jaxprs_in_params
+
+import aesjax
+from agents.common import buffer
+from agents.sac import Sac, SacConfig, SacHyper
+from experiments.bench.timing import interleaved, until
+from experiments.study import store
+
+OBS, ACTIONS, BATCH, STORED = 11, 3, 128, 25_000
+REPEATS = 20  # gradient steps of one call
+WEIGHT, HYPER = jnp.float32(0.2), SacHyper()
+SAC = Sac(OBS, ACTIONS, SacConfig(hidden=(64, 64), batch_size=BATCH))
+
+
+def sampled(replay: buffer.Replay, key: jax.Array) -> Any:
+    """A batch from a full replay."""
+    return buffer.unpack(buffer.sample(replay, key, BATCH, jnp.int32(STORED - 1), 1), OBS, ACTIONS)
+
+
+def gradient_step(state: Any, replay: buffer.Replay, key: jax.Array) -> Any:
+    """One gradient step of one run: sampling, critics, actor, target."""
+    for_batch, for_noise = jax.random.split(key)
+    batch = sampled(replay, for_batch)
+    return SAC.update(state, batch, for_noise, jnp.int32(0), entropy_weight=WEIGHT, hyper=HYPER).state
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """All primitive equations, those of inner functions included."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from equations(inner)
+
+
+def products(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """The matrix products of a function."""
+    every = equations(jax.make_jaxpr(function)(*arguments).jaxpr)
+    return [equation for equation in every if equation.primitive.name == "dot_general"]
+
+
+def operations(product: Any) -> float:
+    """Floating-point operations of a matrix product: two per multiplication."""
+    ((contracted, _), _), left = product.params["dimension_numbers"], product.invars[0].aval
+    depth = math.prod(left.shape[axis] for axis in contracted)
+    return 2.0 * depth * math.prod(product.outvars[0].aval.shape)
+
+
+def compiled(step: Callable[..., Any], carry: Any, data: Any) -> Callable[[], None]:
+    """A call of `REPEATS` steps ``step(carry, key, data) -> carry``, compiled."""
+
+    def scanned(carry: Any, data: Any) -> Any:
+        keys = jax.random.split(jax.random.key(1), REPEATS)
+        return jax.lax.scan(lambda now, key: (step(now, key, data), None), carry, keys)[0]
+
+    program = aesjax.jit(scanned)
+
+    def call() -> None:
+        jax.block_until_ready(program(carry, data))
+
+    call()
+    return call
+
+
+def repeated(*calls: Callable[[], None]) -> Callable[[], float]:
+    """Timer of `REPEATS` steps of every call, one call after another."""
+
+    def work() -> float:
+        for call in calls:
+            call()
+        return REPEATS
+
+    return until(work)
+
+
+def multiplied(product: Any) -> Callable[[], None]:
+    """One matrix product, `REPEATS` times."""
+    left, right = (jnp.ones(side.aval.shape) for side in product.invars)
+
+    def multiply(carry: Any, key: jax.Array, right: Any) -> Any:
+        left, total = carry
+        result = jax.lax.dot_general(left, right, product.params["dimension_numbers"])
+        first = result[(0,) * result.ndim]
+        # A factor changes with every step, else the compiler would compute the product once.
+        return left.at[(0,) * left.ndim].add(1e-9 * first), total + first
+
+    return compiled(multiply, (left, jnp.float32(0.0)), right)
+
+
+def measured(runs: int, rounds: int) -> dict[str, Any]:
+    """Rates of complete gradient steps, of their products alone, and of the sampling of replays."""
+    keys = jax.random.split(jax.random.key(0), runs)
+    states = jax.vmap(SAC.init)(keys)
+    rows = jax.random.normal(jax.random.key(2), (runs, STORED, 2 * OBS + ACTIONS + 2))
+    replays = jax.vmap(buffer.Replay)(rows.at[..., -1].set(0.0))
+    steps = jax.vmap(gradient_step)
+    found = products(steps, states, replays, keys)
+
+    def learn(states: Any, key: jax.Array, replays: Any) -> Any:
+        return steps(states, replays, jax.random.split(key, runs))
+
+    def draw(carry: Any, key: jax.Array, replays: Any) -> Any:
+        batch = jax.vmap(sampled)(replays, jax.random.split(key, runs))
+        return carry + sum(jnp.sum(leaf) for leaf in batch)
+
+    contestants = {
+        "gradient step": repeated(compiled(learn, states, replays)),
+        "matrix products alone": repeated(*map(multiplied, found)),
+        "sampling alone": repeated(compiled(draw, jnp.float32(0.0), replays)),
+    }
+    ratios = {f"time of {name} / gradient step": ("gradient step", name) for name in list(contestants)[1:]}
+    about = {"runs": runs, "unit": "gradient steps of all runs", "operations": sum(map(operations, found))}
+    return about | interleaved(contestants, rounds, ratios)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, nargs="+", default=[5, 40])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    cases = [measured(runs, options.rounds) for runs in options.runs]
+    record = {"command": "taskset -c 0 python benchmarks/learning_step.py", "environment": store.environment()}
+    text = json.dumps({**record, "cases": cases}, indent=2)
+    print(text) if options.out is None else options.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
