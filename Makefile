@@ -14,7 +14,7 @@ OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 
 .PHONY: run test test-smoke smoke test-theory test-all setup own lint docs lock clean
 
-# SAC with three entropy schedules under three drift patterns: 45 runs, about two minutes with the installation.
+# SAC with three entropy schedules under three drift patterns: 45 runs, two to five minutes on two cores with the installation.
 run: setup
 	@$(BIN)/aesjax run --preset quick --patterns steady,abrupt,periodic --steps 6000 --out $(OUT)
 
