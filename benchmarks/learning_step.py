@@ -7,9 +7,9 @@ every round. `taskset` leaves one core to XLA.
 """
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ from jax.extend.core import jaxprs_in_params
 import aesjax
 from agents.common import buffer
 from agents.sac import Sac, SacConfig, SacHyper
-from experiments.bench.timing import interleaved, until
-from experiments.study import store
+from experiments.bench.timing import interleaved, measure, until
 
 OBS, ACTIONS, BATCH, STORED = 11, 3, 128, 25_000
 REPEATS = 20  # gradient steps of one call
@@ -135,10 +134,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    cases = [measured(runs, options.rounds) for runs in options.runs]
-    record = {"command": "taskset -c 0 python benchmarks/learning_step.py", "environment": store.environment()}
-    text = json.dumps({**record, "cases": cases}, indent=2)
-    print(text) if options.out is None else options.out.write_text(text + "\n")
+    cases = [(f"SAC, {runs} runs", partial(measured, runs, options.rounds)) for runs in options.runs]
+    measure(cases, options.out, {"command": "taskset -c 0 python benchmarks/learning_step.py"})
 
 
 if __name__ == "__main__":

@@ -118,7 +118,8 @@ class CEnv:
         ended = time < 0
         acting = np.flatnonzero(~ended) if ended.any() else None
         obs, reward, terminated, rows, bad = self.engine.step(before, rest[:, :a], params, acting)
-        reward[ended], terminated[ended], rows[ended] = 0.0, False, before[ended]
+        if acting is not None:
+            reward[ended], terminated[ended], rows[ended] = 0.0, False, before[ended]
         truncated = time + 1 >= self.task.time_limit
         if bad.any():
             reward[bad], terminated[bad], truncated[bad] = 0.0, False, True

@@ -85,8 +85,9 @@ def comparisons(record: Record) -> list[Comparison]:
             groups.setdefault((config["task"], config["steps"]), []).append(name)
     found = []
     for names in groups.values():
-        studies = [_study(record, name) for name in names]
-        if any(name.startswith("H-") for name in names) and (comparison := _compared(studies)) is not None:
+        if not any(name.startswith("H-") for name in names):
+            continue
+        if (comparison := _compared([_study(record, name) for name in names])) is not None:
             found.append(comparison)
     return found
 

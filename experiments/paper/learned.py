@@ -29,7 +29,7 @@ _ABOVE_IDLE = _END - pl.max_horizontal(_IDLE) > BEYOND * (_END - pl.col("floor")
 
 @cache
 def public_returns() -> pl.DataFrame:
-    """Published mean returns without drift: task, agent (`SAC`, a label), environment steps, return, source."""
+    """Published mean returns without drift: task, agent (its label), environment steps, return, source."""
     return pl.read_csv(Path(__file__).parent / "public_returns.csv", schema_overrides={"return": pl.Float64})
 
 

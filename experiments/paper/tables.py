@@ -332,13 +332,10 @@ def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
         for steps in MILESTONES:
             window = rows.filter(pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right"))
             ours = window["return_mean"].mean() if longest["steps"][0] >= 0.98 * steps else None
-            line.append(" ".join(["–" if ours is None else f"{ours:,.0f}", *_bracketed(public.get(steps))]))
+            text = "–" if ours is None else f"{ours:,.0f}"
+            line.append(f"{text} ({public[steps]:,.0f})" if steps in public else text)
         body.append(line)
     return markdown(["ours (public)", *(f"{steps:,} steps" for steps in MILESTONES)], body)
-
-
-def _bracketed(value: float | None) -> list[str]:
-    return [] if value is None else [f"({value:,.0f})"]
 
 
 def robots(evaluated: Sequence[Setting], online: Sequence[Setting]) -> str:
