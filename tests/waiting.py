@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60.0, every: float = 0.02) -> None:
-    """Until the condition holds; fails after as many seconds."""
+def wait_until(condition: Callable[[], Found], seconds: float = 60.0, every: float = 0.02) -> Found:
+    """What the condition returns once that is true; fails after as many seconds."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, f"waited {seconds:g} s in vain"
         time.sleep(every)
+    return found

@@ -43,7 +43,9 @@ class Owner:
             self._file = self.path.stat().st_ino
             self.path.write_text(f"process {os.getpid()} on {socket.gethostname()}")
         except Timeout:
-            who = self.path.read_text(errors="replace")[:200] if self.path.exists() else "another process"
+            # Its holder may not have written its number yet, or have removed it.
+            who = self.path.read_text(errors="replace")[:200] if self.path.exists() else ""
+            who = who or "another process"
             raise ValueError(f"{directory} is in use by {who}; wait for it, end it, or choose another folder") from None
         except OSError as error:
             raise store.Unwritable(f"{directory} cannot be written: {store.reason(error)}") from None

@@ -175,6 +175,9 @@ def test_the_holder_of_a_lock_is_named_and_its_end_releases_it(tmp_path):
     other.stdout.readline()
     with pytest.raises(ValueError, match=f"is in use by process {other.pid} on "):
         Owner(tmp_path)
+    (tmp_path / LOCK).write_text("")  # as it is before the holder has written its number
+    with pytest.raises(ValueError, match="is in use by another process;"):
+        Owner(tmp_path)
     other.kill()
     other.communicate()
     with Owner(tmp_path), pytest.raises(ValueError):

@@ -6,6 +6,7 @@ SLURM's commands are scripts that start the job script, so that submitit and the
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -89,10 +90,14 @@ def lines_of(capsys, out):
 
 
 def pid_of(part):
-    """The process that trains a part, once it has locked the part's folder."""
+    """The process that trains a part, once it has locked the part's folder and written its number there."""
     lock = part / ".lock"
-    wait_until(lambda: lock.exists() and Path("/proc", lock.read_text().split()[1]).exists(), 300, every=0.1)
-    return int(lock.read_text().split()[1])
+
+    def running():
+        number = re.match(r"process (\d+) on ", lock.read_text() if lock.exists() else "")
+        return number and Path("/proc", number[1]).exists() and int(number[1])
+
+    return wait_until(running, 300, every=0.1)
 
 
 @pytest.mark.parametrize(
