@@ -93,13 +93,15 @@ class Evidence:
     """Runs in groups of one task that may be compared: of one record, equal horizon, sizes and settings.
 
     ``runs`` has their rows with the carrier's label and the ``rank`` of their group: those with the longest horizon
-    first, then those with the most runs. ``idle`` has the carriers that have not learned (`learned`).
+    first, then those with the most runs. Groups without drift have none. ``idle`` has the carriers that have not
+    learned (`learned`).
     """
 
     def __init__(self, gathered: Gathered) -> None:
         runs, configs = gathered.runs, gathered.configs
         self.seconds = gathered.seconds
         keys = ["record", "group", "task", "steps"]
+        runs = runs.filter((pl.col("pattern") != STEADY).any().over(keys))
         groups = runs.group_by(keys, maintain_order=True).len()
         groups = groups.sort("steps", "len", descending=True, maintain_order=True).with_row_index("rank")
         label = pl.col("carrier").replace({name: label for label, name in NAMES.items()})
