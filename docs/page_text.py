@@ -65,8 +65,11 @@ def robots() -> list[Setting]:
 
 
 def robot_names() -> str:
-    """Robots and agents that have learned."""
-    return listed(f"{LABELS.get(each.task, each.task)} ({each.methods[BASELINE]})" for each in robots())
+    """Robots that have learned, each with its agents."""
+    agents: dict[str, list[str]] = {}
+    for each in robots():
+        agents.setdefault(LABELS.get(each.task, each.task), []).append(each.methods[BASELINE])
+    return listed(f"{name} ({', '.join(own)})" for name, own in agents.items())
 
 
 @text
