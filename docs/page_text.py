@@ -268,30 +268,47 @@ def _normalised_critic() -> list[str]:
     late = rows.filter(pl.col("step") > 0.9 * pl.col("step").max())
     ends = dict(late.group_by("method").agg(pl.col("return_mean").mean()).iter_rows())
     factor = ends["CrossQ"] / ends["SAC"]
-    drifting = "" if compared() else " Under drift it was not compared."
+    drifting = "" if any(label.startswith("CrossQ") for label in _rivals()) else " Under drift it was not compared."
     return [
         f"- **A normalised critic learns faster.** CrossQ ends at {factor:.1f} times SAC's return on Hopper without "
         f"drift, after 100,000 steps and with five seeds.{drifting}",
     ]
 
 
-def _head_to_head() -> list[str]:
-    """The rivals that are better under drift on more tasks than they are worse, and AES; nothing without part H."""
+def _rivals() -> dict[str, Counter]:
+    """Outcomes under drift of the rivals of AES, over tasks, by label."""
     labels = dict.fromkeys(rival.label for comparison in compared() for rival in comparison.rivals)
-    if not labels:
+    return {label: _rival(label) for label in labels}
+
+
+def _head_to_head() -> list[str]:
+    """The rivals that win and lose under drift, and AES; nothing without part H."""
+    counts = _rivals()
+    if not counts:
         return []
-    counts = {label: _rival(label) for label in labels if " minus " not in label}
-    lead = {label: own[BETTER] - own[WORSE] for label, own in counts.items() if own[BETTER] > own[WORSE]}
-    best = sorted(lead, key=lambda label: -lead[label])[:4]
-    gains = [f"{label} on {of(counts[label])} tasks, worse on {counts[label][WORSE]}" for label in best]
-    aes = _rival("`aes`")
-    return [
-        "- **Head to head, evaluated under drift**, these methods are better than SAC with a tuned constant on more "
-        f"tasks than worse: {'; '.join(gains) if gains else 'none'}.",
-        f"- **AES** with a tuned factor is better there on {of(aes)} tasks and worse on {aes[WORSE]}.",
-        f"- **AES with a normalised critic** (CrossQ) is better than CrossQ with a tuned constant on "
-        f"{of(_rival('CrossQ `aes` minus CrossQ `fixed`'))} tasks.",
+    alone = {label: own for label, own in counts.items() if " minus " not in label}
+    tasks = listed(f"`{comparison.config.task}`" for comparison in compared())
+    better, worse = (_winners(alone, *sides) for sides in ((BETTER, WORSE), (WORSE, BETTER)))
+    sentences = [
+        f"- **Head to head under drift** on {tasks}, against SAC with a tuned constant, in evaluation: better "
+        f"{better}; worse {worse}. AES with a tuned factor is better on {_tasks(counts['`aes`'])} and worse on "
+        f"{counts['`aes`'][WORSE]}.",
     ]
+    if critic := counts.get("CrossQ `aes` minus CrossQ `fixed`"):
+        sentences.append(f"- **With a normalised critic** AES is better than a tuned constant on {_tasks(critic)}.")
+    return sentences
+
+
+def _winners(counts: dict[str, Counter], outcome: str, opposite: str) -> str:
+    """Methods with more tasks of one outcome than of the opposite one, the most first; `none`."""
+    lead = {label: own[outcome] - own[opposite] for label, own in counts.items() if own[outcome] > own[opposite]}
+    names = [f"{label} ({_tasks(counts[label], outcome)})" for label in sorted(lead, key=lambda name: -lead[name])]
+    return listed(names) if names else "none"
+
+
+def _tasks(counts: Counter, outcome: str = BETTER) -> str:
+    """`1 of 4 tasks`."""
+    return f"{of(counts, outcome)} task{'s' * (counts.total() > 1)}"
 
 
 @text
@@ -312,8 +329,8 @@ def helps_replay() -> list[str]:
     if not short:
         return ["- The gain of newer data may be that of a smaller replay, which was not compared."]
     return [
-        f"- A replay as short as the window of `recent` is better than a tuned constant under drift on {of(short)} "
-        f"tasks, `fixed+recent` on {of(newer)}.",
+        f"- A replay as short as the window of `recent` is better than a tuned constant under drift on "
+        f"{_tasks(short)}, `fixed+recent` on {of(newer)}.",
     ]
 
 
