@@ -238,10 +238,13 @@ def choose() -> str:
     return rows(["your task", "agent", "use", "evidence"], body)
 
 
-def _rival(label: str, metric: str = "return_mean") -> Counter:
-    """Outcomes under drift of one of the rivals of AES, over tasks."""
-    own = [rival for comparison in compared() for rival in comparison.rivals if rival.label == label]
-    return Counter(rival.contrasts[metric, True].outcome for rival in own)
+def _rivals() -> dict[str, Counter]:
+    """Outcomes under drift of the rivals of AES, over tasks, by label."""
+    counts: dict[str, Counter] = {}
+    for comparison in compared():
+        for rival in comparison.rivals:
+            counts.setdefault(rival.label, Counter())[rival.contrasts["return_mean", True].outcome] += 1
+    return counts
 
 
 @text
@@ -273,12 +276,6 @@ def _normalised_critic() -> list[str]:
         f"- **A normalised critic learns faster.** CrossQ ends at {factor:.1f} times SAC's return on Hopper without "
         f"drift, after 100,000 steps and with five seeds.{drifting}",
     ]
-
-
-def _rivals() -> dict[str, Counter]:
-    """Outcomes under drift of the rivals of AES, over tasks, by label."""
-    labels = dict.fromkeys(rival.label for comparison in compared() for rival in comparison.rivals)
-    return {label: _rival(label) for label in labels}
 
 
 def _head_to_head() -> list[str]:
@@ -325,8 +322,9 @@ def helps_recent() -> list[str]:
 @text
 def helps_replay() -> list[str]:
     """Whether a short replay does what `fixed+recent` does."""
-    short, newer = _rival("`fixed`, short replay"), _rival("`fixed+recent`")
-    if not short:
+    counts = _rivals()
+    short, newer = counts.get("`fixed`, short replay"), counts.get("`fixed+recent`", Counter())
+    if short is None:
         return ["- The gain of newer data may be that of a smaller replay, which was not compared."]
     return [
         f"- A replay as short as the window of `recent` is better than a tuned constant under drift on "

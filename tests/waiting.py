@@ -8,7 +8,7 @@ Found = TypeVar("Found")
 
 
 def wait_until(condition: Callable[[], Found], seconds: float = 60.0, every: float = 0.02) -> Found:
-    """What the condition returns once that is true; fails after as many seconds."""
+    """First true value of the condition; fails after as many seconds."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"waited {seconds:g} s in vain"
