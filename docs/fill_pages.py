@@ -18,7 +18,8 @@ FILLING = {"table": TABLES, "text": TEXTS}
 #: Pictures of the grid by file name.
 PICTURES: dict[str, Callable[[Path], None]] = {
     "front": lambda path: figures.front(grid(), stored().curves, path),
-    "overview": lambda path: figures.overview(grid(), path),
+    "overview": lambda path: figures.overview(grid(), figures.OPPONENTS, path),
+    "controls": lambda path: figures.overview(grid(), figures.CONTROLS, path),
     "kappa": lambda path: figures.kappa(grid(), path),
     "response": lambda path: figures.response(grid(), stored().curves, path),
 }

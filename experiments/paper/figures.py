@@ -1,6 +1,6 @@
 """Pictures of a record: outcomes of all settings, return against weight, response of the weight to changes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from experiments.paper.tables import (
     LEVEL,
     PUBLISHED,
     RECENT,
+    TIMING,
     TUNED,
     Setting,
     cells_of,
@@ -44,6 +45,8 @@ _FRONT = {
     TUNED: ("AES, kappa tuned", PALETTE[3], "^"),
     RECENT: ("constant with newer data", PALETTE[2], "o"),
 }
+#: Contrasts of AES in the two heat maps, by their row in the tables: with other weights, and with its own.
+OPPONENTS, CONTROLS = (BASELINE, PUBLISHED, TUNED), (LEVEL, TIMING)
 _CURVES = (BASELINE, PUBLISHED, LEVEL, RECENT)
 _DIFFERENCES = (BASELINE, PUBLISHED, TUNED, RECENT)
 
@@ -67,10 +70,12 @@ class Row(NamedTuple):
     pinned: set[str]  # patterns under which the schedule is pinned
 
 
-def overview_rows(found: Sequence[Setting]) -> dict[str, list[Row]]:
-    """Rows of the overview under every contrast of AES; tasks and carriers at their longest horizon."""
+def overview_rows(found: Sequence[Setting], opponents: Collection[str]) -> dict[str, list[Row]]:
+    """Rows of a heat map under every contrast of AES with ``opponents``; settings at their longest horizon."""
     rows: dict[str, list[Row]] = {}
     for words, (row, part) in CONTRASTS.items():
+        if row not in opponents:
+            continue
         for setting in sorted(longest(found), key=lambda setting: (setting.is_robot, setting.task)):
             method = setting.methods.get(row if part == "tuned" else PUBLISHED)
             cells = {_SAME.get(name, name): each for name, each in cells_of(setting, row, part).items()}
@@ -82,11 +87,11 @@ def overview_rows(found: Sequence[Setting]) -> dict[str, list[Row]]:
     return rows
 
 
-def overview(found: Sequence[Setting], path: Path) -> None:
-    """Draw the heat map of all settings: difference in % of the agent's gain, decided outcomes, pinned weights."""
+def overview(found: Sequence[Setting], opponents: Collection[str], path: Path) -> None:
+    """Draw a heat map of all settings: difference in % of the agent's gain, decided outcomes, pinned weights."""
     from matplotlib.patches import Rectangle
 
-    sections = overview_rows(found)
+    sections = overview_rows(found, opponents)
     height = sum(len(rows) + 1.6 for rows in sections.values())
     canvas, (axis,) = _canvas(0.155 * height + 0.2)
     at, labels = 0.0, {}

@@ -214,7 +214,8 @@ def test_an_agent_is_compared_with_a_public_one_where_it_has_as_many_steps():
     ("name", "draw"),
     [
         ("front", lambda path: figures.front(GRID, RECORD.curves, path)),
-        ("overview", lambda path: figures.overview(GRID, path)),
+        ("overview", lambda path: figures.overview(GRID, figures.OPPONENTS, path)),
+        ("controls", lambda path: figures.overview(GRID, figures.CONTROLS, path)),
         ("kappa", lambda path: figures.kappa(GRID, path)),
         ("response", lambda path: figures.response(GRID, RECORD.curves, path)),
     ],
@@ -238,7 +239,7 @@ def test_the_picture_of_weights_draws_the_runs_of_the_tables_as_its_caption_says
             assert setting.steps == 100_000
             assert {point.method for point in drawn} <= set(setting.runs["method"])
             assert not any("other" in point.method for point in drawn)
-    assert "*Toy task, 100,000 steps, abrupt drift, ten seeds" in (ROOT / "docs" / "comparisons.md").read_text()
+    assert "*Toy task, 100,000 steps, abrupt drift, ten seeds" in (ROOT / "docs" / "level_and_timing.md").read_text()
 
 
 def test_pinned_settings_are_counted_apart_and_equal_to_their_controls():
@@ -250,13 +251,14 @@ def test_pinned_settings_are_counted_apart_and_equal_to_their_controls():
     assert "| level: published, against its mean-matched constant | 1 equivalent | none | 5 equal | none |" in (
         tables.verdict([setting])
     )
-    rows = {row.label: row for row in figures.overview_rows([setting])["published, against the agent alone"]}
+    drawn = figures.overview_rows([setting], figures.OPPONENTS)
+    rows = {row.label: row for row in drawn["published, against the agent alone"]}
     assert rows["toy SAC"].pinned == {"steady", "linear", "periodic", "mixed", "sawtooth"}
     assert rows["toy SAC"].cells["abrupt"] == setting.published[tables.BASELINE, "abrupt"]
 
 
-def test_the_overview_has_every_contrast_of_the_verdict():
-    drawn = figures.overview_rows(GRID)
+def test_the_heat_maps_have_every_contrast_of_the_verdict():
+    drawn = figures.overview_rows(GRID, figures.OPPONENTS) | figures.overview_rows(GRID, figures.CONTROLS)
     for words, (row, part) in tables.CONTRASTS.items():
         counted = Counter(each.outcome for own in drawn[words] for each in own.cells.values())
         assert counted == Counter(each for s in tables.longest(GRID) for each in tables.outcomes(s, row, part))
