@@ -118,7 +118,7 @@ def state_bytes(program: Program, run: Any) -> int:
 def plan_batches(
     program: Program, run: Any, num_runs: int, num_devices: int, budget: int, largest_group: int | None = None
 ) -> Batches:
-    """Fewest equal batches whose states fit in ``budget`` bytes, with groups of equal size.
+    """Fewest equal batches whose states fit in ``budget`` bytes, with groups of equal size and few empty places.
 
     Args:
       run: one run without leading axis; only its shapes are used.
@@ -138,10 +138,15 @@ def plan_batches(
     padded = math.ceil(num_runs / num_devices) * num_devices
     count = math.ceil(padded / fit)
     per_device = math.ceil(math.ceil(num_runs / count) / num_devices)
-    groups = 1 if largest_group is None else math.ceil(per_device / largest_group)
-    group = math.ceil(per_device / groups)
-    width = group * groups * num_devices
+    group = per_device if largest_group is None else _group(per_device, largest_group)
+    width = math.ceil(per_device / group) * group * num_devices
     return Batches(width, math.ceil(num_runs / width), group)
+
+
+def _group(runs: int, largest: int) -> int:
+    """The size of a group, more than half of ``largest``, that leaves the fewest places empty; the largest of these."""
+    sizes = range(min(runs, largest), largest // 2, -1)
+    return min(sizes, key=lambda size: -runs % size, default=runs)
 
 
 def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:

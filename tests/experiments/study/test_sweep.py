@@ -60,6 +60,8 @@ def test_batches_are_the_fewest_that_fit_and_groups_divide_them():
     big = Program(lambda run: jnp.zeros((1000,), jnp.float32), COUNTER.chunk, COUNTER.evaluate)
     assert plan_batches(big, np.float32(0), 75, 2, budget=10**9) == Batches(76, 1, 38)
     assert plan_batches(big, np.float32(0), 75, 2, budget=10**9, largest_group=8) == Batches(80, 1, 8)
+    assert plan_batches(big, np.float32(0), 50, 2, budget=10**9, largest_group=8) == Batches(50, 1, 5)  # none is empty
+    assert plan_batches(big, np.float32(0), 3, 2, budget=10**9, largest_group=8) == Batches(4, 1, 2)
     small = plan_batches(big, np.float32(0), 75, 2, budget=4000 * 20)
     assert small.width <= 20
     assert small.width % 2 == 0
