@@ -26,7 +26,7 @@ class Table:
     name: tyro.conf.Positional[Literal["grid"]]
     """grid: methods with equal tuning, including the paper's two, and controls."""
     part: str
-    """A to H, or appendix; `aesjax list tables` describes them."""
+    """A to H, S, or appendix; `aesjax list tables` describes them."""
     out: Path
     """Folder of the studies, tables.md and the record. Finished studies in it are not trained again, interrupted ones
     are continued."""

@@ -212,10 +212,10 @@ def _about(found: Sequence[Comparison]) -> str:
     """Explanation of a table."""
     seeds = " or ".join(map(str, sorted({len(comparison.config.seeds) for comparison in found})))
     return (
-        f"mean return after the onset minus that of SAC with a tuned constant weight, {seeds} paired seeds. Online is "
-        "the return earned in training. Tuned methods have one number, chosen from five on the first tenth of runs "
-        "without drift (robots: fifth), with other seeds. Outcomes are after Holm over all differences of "
-        "a task. Cost is the time of an environment step relative to SAC."
+        f"mean return after the drift has begun, minus that of SAC with a tuned constant weight, {seeds} paired "
+        "seeds. Online is the return earned in training. Tuned methods have one number, chosen from five on the first "
+        "tenth of runs without drift (robots: fifth), with other seeds. Outcomes are after Holm over all differences "
+        "of a task. Cost is the time of an environment step relative to SAC."
     )
 
 
