@@ -16,7 +16,7 @@ SIZES = {name: (8,) for name in ("hidden", "flow_hidden", "shift_hidden")}
 SIZES |= {name: 4 for name in ("value_samples", "fixed_particles", "updated_particles")}
 SIZES |= {"batch_size": B, "rollout": 10, "epochs": 2, "minibatches": 2}
 #: MEow's flow takes as long to compile as the other three together; it shares the loop of SAC and SQL.
-SLOW = ("meow",)
+SLOW = ("crossq", "sql", "meow")
 
 
 def sizes_of(name, **options):

@@ -212,6 +212,7 @@ def parts(params, obs, action, masks=None, net=NET):
     return np.asarray(jitted(net, "shift")(params, obs)), core, log_z
 
 
+@pytest.mark.slow
 def test_residuals_of_meow_are_the_stated_ones_and_affine_in_the_weight():
     """The slope is gamma (1 - term) lz' - core."""
     batch, state = make_batch(), state_of("meow")

@@ -127,6 +127,7 @@ BANDITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.learning
 @pytest.mark.parametrize("name", ["sac", "ppo", pytest.param("meow", marks=pytest.mark.slow)])
 def test_the_policy_is_the_maximum_entropy_optimum_of_a_bandit(bandit, name):

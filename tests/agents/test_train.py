@@ -41,6 +41,7 @@ def test_a_run_is_jitted_and_mapped_over_seeds_and_options():
     assert np.all(weights[2, 1:] != weights[0, 1:])
 
 
+@pytest.mark.slow
 def test_a_key_is_the_seed_in_its_last_word_and_anything_else_is_refused():
     train = make_train(
         "toy", "ppo", steps=80, evaluations=2, episodes=1, rollout=5, minibatches=1, epochs=1, hidden=(4,)
@@ -70,7 +71,8 @@ def test_a_run_longer_than_its_counters_is_refused(settings, text):
 
 
 @pytest.mark.parametrize(
-    ("carrier", "schedule", "segments", "first_weight"), [("sac", "aes_r", 5, {"base": 0.05}), ("ppo", "aes", 2, {})]
+    ("carrier", "schedule", "segments", "first_weight"),
+    [("sac", "aes_r", 5, {"base": 0.05}), pytest.param("ppo", "aes", 2, {}, marks=pytest.mark.slow)],
 )
 def test_a_study_with_equal_settings_has_equal_curves(carrier, schedule, segments, first_weight):
     """Up to rounding, which two programs do not share and which learning amplifies: the first evaluations.
@@ -102,7 +104,7 @@ def test_a_study_with_equal_settings_has_equal_curves(carrier, schedule, segment
         np.testing.assert_allclose(curves[column][:first], rows[column].to_numpy()[:first], rtol=2e-3, err_msg=column)
 
 
-@pytest.fixture(scope="module", params=["sac", "ppo"])
+@pytest.fixture(scope="module", params=["sac", pytest.param("ppo", marks=pytest.mark.slow)])
 def observing(request):
     """A run that observes the drift; of SAC with adaptations and a schedule of its own, too."""
 
@@ -155,6 +157,7 @@ class Broad(Sac):
         return super().actor_loss(params, critic, obs, noise, entropy_weight) + 100.0 * far
 
 
+@pytest.mark.slow
 def test_an_optimiser_and_an_overridden_loss_change_the_curves():
     sac = CARRIERS["sac"]
     variants = {
@@ -191,7 +194,7 @@ class Paying(gymnasium.Env):
         return np.zeros(1, np.float32), self.rewards[-1], bool(self.np_random.random() < 0.05), False, {}
 
 
-@pytest.mark.parametrize("carrier", ["sac", "ppo"])
+@pytest.mark.parametrize("carrier", ["sac", pytest.param("ppo", marks=pytest.mark.slow)])
 def test_the_online_return_is_the_mean_reward_of_all_transitions_times_the_episode_length(carrier):
     Paying.made.clear()
     train = make_train(lambda: gymnasium.wrappers.TimeLimit(Paying(), 30), carrier, num_envs=2, **SMALL)

@@ -149,6 +149,7 @@ def test_no_program_calls_lapack_which_can_wait_for_itself_on_two_cores(name):
     assert "lapack" not in program.as_text()
 
 
+@pytest.mark.slow
 @both
 def test_a_short_sweep_ends_in_a_picture_and_a_table_of_curves(name, tmp_path, capsys):
     script, out = SCRIPTS[name], tmp_path / "plot.png"
@@ -258,6 +259,7 @@ def test_wrong_options_are_one_sentence_before_anything_is_trained(name, words, 
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_the_sweep_prints_a_row_per_kappa_and_the_weight_grows_with_it(capsys):
     sweep.main(kappas=(0.03, 0.3), seeds=2, steps=800, evaluations=4)
     head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())

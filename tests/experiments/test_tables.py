@@ -62,6 +62,7 @@ def test_the_results_of_a_study_are_added_to_a_record_that_the_audit_reads(out, 
     assert group["studies"] == ["C-pendulum-2000-ppo"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_names_what_is_missing_and_writes_nothing(tmp_path, capsys):
     assert run(tmp_path / "out", "--dry-run") == 0
     said = capsys.readouterr().out

@@ -80,6 +80,7 @@ def test_one_gradient_step_and_one_schedule_tick_per_vector_step(trained):
     assert counts == [(0, 0), (12, 12), (32, 32), (52, 52)]
 
 
+@pytest.mark.slow
 def test_several_gradient_steps_are_as_many_updates_each_on_its_own_batch(toy):
     loop = loop_of(toy, interval=1, hidden=(4, 4))
     several = [utd(updates=count).filled() for count in (1.0, 4.0, 2.5)]
@@ -116,6 +117,7 @@ def test_evaluation_changes_nothing_and_repeats_itself(trained):
     assert first == again != other
 
 
+@pytest.mark.slow
 def test_the_same_policy_is_evaluated_under_drift_that_is_not_in_force(toy, trained):
     _, _, states, _ = trained
     loop = loop_of(toy, counterfactual=True)

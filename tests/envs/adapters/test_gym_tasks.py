@@ -270,6 +270,7 @@ def test_spaces_are_flattened_and_rescaled_by_gymnasium():
     np.testing.assert_allclose(after, [obs[0] + 0.2 * 3.0, 1, 1, 1, 1, 1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_study_trains_from_one_line_and_what_the_environment_raises_is_said(tmp_path):
     sizes = {"seeds": 1, "steps": 800, "evaluations": 2, "episodes": 2}
     study = Study(limited, ["sac", "ppo"], patterns="all", channels={"gain": (0.5, 1.5)}, **sizes)

@@ -12,6 +12,7 @@ from experiments.cli.bench import Bench, _cases
 from tests.refusals import refused
 
 
+@pytest.mark.slow
 def test_updates_and_physics_are_printed_and_recorded(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(timing, "TARGET_SECONDS", 0.01)
     learning, physics = tmp_path / "learning.json", tmp_path / "physics.json"

@@ -121,6 +121,7 @@ def test_what_is_no_whole_number_is_refused(tmp_path, capsys, words, says):
     assert says in text
 
 
+@pytest.mark.slow
 def test_a_whole_number_may_have_an_exponent(tmp_path, capsys):
     words = ("--schedules", "fixed", "--patterns", "abrupt", "--dry-run", "--out", tmp_path / "new")
     assert run("--steps", "12e2", "--evaluations", "3", *words) == 0

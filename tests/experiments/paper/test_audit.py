@@ -106,6 +106,7 @@ def test_one_family_decides_itself_and_not_the_others(toy):
     assert found.released.measured.units == 4  # the authors' code has one carrier there
 
 
+@pytest.mark.slow
 def test_with_all_twelve_tasks_the_claims_are_decided(whole):
     runs = evidence(whole)
     assert len(runs.groups()) == 12
@@ -117,6 +118,7 @@ def test_with_all_twelve_tasks_the_claims_are_decided(whole):
     assert judge(BY_KEY["E1a"], runs).whole.reason == NO_DATA
 
 
+@pytest.mark.slow
 def test_what_ran_and_did_not_learn_leaves_a_claim_to_the_others(whole, tmp_path):
     """And a claim of the ablation is judged on the family that has its methods."""
     shutil.copytree(whole, tmp_path / "all")

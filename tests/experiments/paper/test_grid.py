@@ -87,6 +87,7 @@ def test_a_number_of_the_tables_is_recomputed_from_the_curves(carrier, row, patt
     assert f"{d.mean():+.1f} ± {half:.1f}" in text("experiments/results/tables.md")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grid", "earlier"])
 def test_runs_are_those_of_the_curves(name):
     """Byte for byte, on the tasks whose scores take seconds; the small tasks alone have scores without curves."""

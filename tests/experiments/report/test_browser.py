@@ -8,6 +8,8 @@ import pytest
 
 from tests.experiments.report.pages import TROUBLED
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 DESK, PHONE = {"width": 1440, "height": 900}, {"width": 360, "height": 780}
 

@@ -6,6 +6,8 @@ import pytest
 from experiments import Method, Results
 from tests.experiments.configs import small_ppo, train_study
 
+pytestmark = pytest.mark.slow
+
 STEPS, EVALUATIONS = 3200, 50
 TRAINED = {
     "PPO+AES[lambda_max=2]": "ppo+aes:lambda_max=2",

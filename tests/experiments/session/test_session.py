@@ -62,6 +62,7 @@ def test_a_finished_study_is_opened_and_another_one_refused(study, results):
         Study("toy", methods=study.methods, **{**SIZES, "steps": 4000}).run(out=results.directory)
 
 
+@pytest.mark.slow
 def test_a_study_is_configured_checked_and_built_once_and_a_stored_one_not_at_all(tmp_path, monkeypatch):
     calls = Counter()
 
@@ -292,6 +293,7 @@ def unstated(channel, leg):
     return jump(channel, leg)
 
 
+@pytest.mark.slow
 def test_changes_of_a_pattern_are_those_of_each_run_or_none(tmp_path):
     bound = TASK.channels[0].high
     stated = Pattern(jump, True, True, changes=lambda sample, n: jnp.stack([first(sample.levels[1, 0] / bound), 3.5]))
@@ -318,6 +320,7 @@ def test_changes_of_a_pattern_are_those_of_each_run_or_none(tmp_path):
         Study("toy", "ppo", patterns=stated._replace(changes=lambda sample, n: [3.5, 0.5]), **options).run(quiet=True)
 
 
+@pytest.mark.slow
 def test_segments_are_an_option_of_a_study(tmp_path):
     study = Study("toy", "ppo", patterns="abrupt", seeds=1, steps=640, num_envs=8, evaluations=4, segments=2)
     assert "--segments 2" in study.command()

@@ -112,6 +112,7 @@ def test_a_schedule_of_a_script_travels(tmp_path):
     assert repr(cloudpickle.loads(path.read_bytes())) == "calm(decay=0.5)"
 
 
+@pytest.mark.slow
 def test_a_study_trains_in_a_spawned_pool():
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         results = pool.submit(STUDY.run, quiet=True).result(timeout=600)

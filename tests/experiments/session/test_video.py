@@ -13,6 +13,8 @@ from experiments.cli import main
 from experiments.session.video import film
 from tests.experiments.configs import small_ppo, train_study
 
+pytestmark = pytest.mark.slow
+
 STEPS, EPISODE = 3200, 50
 
 

@@ -12,6 +12,8 @@ from experiments.study.replay import records_of
 from tests.experiments.configs import small_ppo, train_study
 from tests.refusals import refused
 
+pytestmark = pytest.mark.slow
+
 STEPS, EVALUATIONS = 3200, 50
 RESPONDING = "aes_r+refresh:threshold=1.05:strength=0.3+rate"
 SCHEDULES = ("baseline", "aes_r:gain=4", RESPONDING)

@@ -111,6 +111,7 @@ def test_a_killed_study_is_resumed_to_equal_bytes_also_past_a_truncated_checkpoi
     assert manifests[0]["num_devices"] == 1  # as it began, and not the machine's default
 
 
+@pytest.mark.slow
 def test_the_first_signal_saves_a_checkpoint(tmp_path):
     folder = tmp_path / "stopped"
     process = start(folder, "--steps", "40000", "--checkpoint-seconds", "0")

@@ -17,6 +17,7 @@ from tests.refusals import refused
 FAST = "--task toy_multigoal_classic --steps 2000 --patterns steady --schedules baseline --seeds 1:2".split()
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_the_study_and_the_memory_adds_up():
     config = small_config(patterns="abrupt", schedules="baseline", seeds="1:3")
     plan = Plan(config)

@@ -16,6 +16,8 @@ from experiments.study.prepare import prepare
 from experiments.study.program import Plan
 from tests.experiments.configs import small_ppo, train_study
 
+pytestmark = pytest.mark.slow
+
 
 def small(**options):
     options = {"task": "toy_multigoal_classic", "patterns": "steady,abrupt", "seeds": 1} | options

@@ -154,6 +154,7 @@ def test_whole_numbers_may_be_floats_and_arrays():
     assert all(type(number) is int for number in (config.steps, *config.seeds, config.evaluations))
 
 
+@pytest.mark.slow
 def test_a_schedule_is_trained_by_name_or_number():
     train = make_train("toy", "sac", steps=800, evaluations=4, episodes=2, hidden=[8, 8])
     weights = jax.vmap(train, (None, 0))(jax.random.key(1), jnp.array([0.1, 0.2]))[1]["entropy_weight"][:, 1]

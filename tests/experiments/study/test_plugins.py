@@ -141,6 +141,7 @@ CARRIER = CARRIERS["ppo"]._replace(label="PPO2", make=Mine)
 """
 
 
+@pytest.mark.slow
 def test_an_on_policy_carrier_without_a_preset_trains_in_a_study(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("ppo2.py").write_text(ON_POLICY)
@@ -350,6 +351,7 @@ def of_cell(text=CELL):
     return Study("toy", Method("sac", run_cell(text)), patterns="steady", seeds=1, steps=1600, evaluations=4)
 
 
+@pytest.mark.slow
 def test_a_study_of_a_cell_that_was_stopped_is_resumed_by_the_same_cell_to_equal_bytes(tmp_path, monkeypatch):
     of_cell().run(tmp_path / "undisturbed", quiet=True)
     with monkeypatch.context() as patch:
@@ -399,6 +401,7 @@ def test_an_object_of_a_cell_is_part_of_the_configuration_and_of_no_command():
     assert Method("sac", plugins.find("schedule", aes_r)) == Method("sac", "aes_r")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [{"schedules": "{m}:half"}, {"carriers": "{m}:CARRIER", "task": "{m}:line"}, {"patterns": "steady,{m}:HOLD"}],

@@ -26,6 +26,7 @@ def largest_difference(a, b):
     return max(float(np.max(np.abs(x.astype(np.float64) - y.astype(np.float64)), initial=0.0)) for x, y in pairs)
 
 
+@pytest.mark.slow
 def test_the_sweep_is_one_executable_for_training_and_one_for_evaluation(sweep):
     assert len(sweep.labels) == 4 * 3 * 2  # baseline, two kappas of aes, aes_r; three patterns; two seeds
     assert sum(count for name, count in sweep.compiled.items() if "chunk" in name or "evaluate" in name) <= 2

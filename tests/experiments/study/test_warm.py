@@ -36,6 +36,8 @@ from tests.experiments.configs import config_of, small_ppo, train_study
 from tests.imports import ROOT
 from tests.refusals import refused
 
+pytestmark = pytest.mark.slow
+
 STEPS, EVALUATIONS = 1680, 10  # 210 vector steps of PPO: not a multiple of an episode's 50
 ARMS = "baseline,auto,aes_r,auto:auto_initial=0.5"
 
