@@ -671,6 +671,45 @@ def rivals() -> str:
     return f"## Head to head\n\n{text}\n" if (text := helps.overview(compared())) else ""
 
 
+@cache
+def confirmed() -> dict[str, dict[tuple[str, str], comparisons.Contrast]]:
+    """What is recommended minus its alternative on the notebook's environment: pattern and metric -> contrast.
+
+    Holm corrects over all of them.
+    """
+    found = measured("own_environment")
+    one, constant = found["one"], found["constant"]
+    tuned = {choice["method"]: one[choice["chosen"]] for choice in found["choices"]}
+    sides = {
+        "tuned constant (minus own weight)": (one[constant], one["SAC"]),
+        "one gradient step per environment step (minus a quarter of one)": (one[constant], found["quarter"][constant]),
+        "newer data `fixed+recent` (minus `fixed`)": (tuned["SAC+fixed+recent"], one[constant]),
+        "`fixed+geometric` (minus `fixed`)": (tuned["SAC+fixed+geometric"], one[constant]),
+        "`aes` (minus `fixed`)": (tuned["SAC+AES"], one[constant]),
+    }
+    differences = {
+        (label, pattern, metric): np.subtract(ours[pattern][metric], theirs[pattern][metric])
+        for label, (ours, theirs) in sides.items()
+        for pattern in ("steady", "abrupt")
+        for metric in helps.METRICS
+    }
+    results: dict[str, dict[tuple[str, str], comparisons.Contrast]] = {}
+    for (label, pattern, metric), contrast in comparisons.contrasts(differences).items():
+        results.setdefault(label, {})[pattern, metric] = contrast
+    return results
+
+
+@table
+def confirmation() -> str:
+    """The recommendations on the notebook's environment."""
+
+    def cell(own: Mapping[tuple[str, str], comparisons.Contrast], pattern: str) -> str:
+        return " / ".join(starred(own[pattern, metric]) for metric in helps.METRICS)
+
+    body = [[label, cell(own, "steady"), cell(own, "abrupt")] for label, own in confirmed().items()]
+    return tables.markdown(["difference, evaluation / online", "no drift", "abrupt"], body)
+
+
 @table
 def rivals_by_task() -> str:
     """The rivals of AES with intervals, a table per task."""

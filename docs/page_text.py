@@ -13,6 +13,7 @@ from page_tables import (
     Contrast,
     audited,
     compared,
+    confirmed,
     grid,
     measured,
     on_two_cores,
@@ -312,6 +313,16 @@ def _winners(counts: dict[str, Counter], outcome: str, opposite: str) -> str:
 def _tasks(counts: Counter, outcome: str = BETTER) -> str:
     """`1 of 4 tasks`."""
     return f"{of(counts, outcome)} task{'s' * (counts.total() > 1)}"
+
+
+@text
+def helps_elsewhere() -> list[str]:
+    """Which recommendations hold on the notebook's environment."""
+    named = {BETTER: "Better than the alternative", WORSE: "Worse", UNDECIDED: "Undecided"}
+    found: dict[str, list[str]] = {}
+    for label, own in confirmed().items():
+        found.setdefault(own["abrupt", "return_mean"].outcome, []).append(label.partition(" (")[0])
+    return [f"- {named[outcome]}: {listed(found[outcome])}." for outcome in named if outcome in found]
 
 
 @text

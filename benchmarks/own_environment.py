@@ -1,0 +1,77 @@
+"""The recommendations on an environment that they were not chosen on: the drone of the notebook, under drift.
+
+    python benchmarks/own_environment.py --runs runs/own_environment --out benchmarks/own_environment.json
+
+Every method has one number that is chosen from five on the first tenth of runs without drift, with other seeds. A
+second study takes a quarter of a gradient step per environment step, with the chosen constant. Interrupted studies in
+`--runs` are continued.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import polars as pl
+
+from aesjax import aes, fixed
+from aesjax.adaptations import geometric, recent
+from experiments import Method, Results, Study
+from experiments.paper.helps import METRICS
+from experiments.study import store
+from experiments.study.program import rows_of
+
+ROOT = Path(__file__).resolve().parents[1]
+STEPS, ONSET, SEEDS, CHOOSING = 10_000, 0.4, "1:10", "101:105"
+NUMBERS = ["fixed.base=0.02:0.5:5", "aes.kappa=0.003:0.3:5"]
+SIZES = {"patterns": "steady,abrupt", "seeds": SEEDS, "steps": STEPS, "replay": STEPS, "onset": ONSET}
+SIZES |= {"changes": "random", "evaluations": 50, "episodes": 3}
+CHANNELS = {"gravity": (0.1, 0.9), "gain": (0.5, 1.5)}
+
+
+def environment():
+    """The function of the notebook that makes the environment, defined by the cell that its readers see."""
+    notebook = json.loads((ROOT / "experiments" / "notebooks" / "own_environment.ipynb").read_text())
+    cell = next(cell for cell in notebook["cells"] if "class Hover" in "".join(cell["source"]))
+    names: dict = {"__name__": "own_environment"}
+    exec("".join(cell["source"]), names)
+    return names["make"]
+
+
+def after_the_onset(results: Results) -> dict:
+    """Method -> pattern -> metric -> mean of every seed, over the evaluations under drift."""
+    late = results.curves.filter(pl.col("step") > ONSET * STEPS)
+    means = late.group_by("method", "pattern", "seed", maintain_order=True).agg(pl.col(*METRICS).mean())
+    found: dict = {}
+    for (method, pattern), rows in means.group_by("method", "pattern", maintain_order=True):
+        columns = rows.sort("seed").select(*METRICS)
+        found.setdefault(method, {})[pattern] = {name: columns[name].to_list() for name in METRICS}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=Path, required=True, help="folder of the studies")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    make = environment()
+    methods = [Method("sac"), Method("sac", fixed()), Method("sac", aes())]
+    methods += [Method("sac", fixed(), lever()) for lever in (recent, geometric)]
+    tuning = Study(make, methods, channels=CHANNELS, **SIZES).tune(
+        NUMBERS, choosing=CHOOSING, shares="0.1", choosing_patterns="steady", clipped=0.1, out=options.runs / "one"
+    )
+    constant = next(choice.chosen for choice in tuning.chosen if choice.method == "SAC+fixed")
+    chosen = next(row.method for row in rows_of(tuning.plan.judged(tuning.chosen).config) if row.name == constant)
+    fewer = Study(make, [chosen], channels=CHANNELS, num_envs=4, **SIZES)
+    record = {
+        "environment": store.environment(),
+        "steps": STEPS,
+        "constant": constant,
+        "choices": tuning.choices.to_dicts(),
+        "one": after_the_onset(tuning.results),
+        "quarter": after_the_onset(fewer.run(options.runs / "quarter")),
+    }
+    store.write_json(options.out, record)
+
+
+if __name__ == "__main__":
+    main()
