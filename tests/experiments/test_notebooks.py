@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 
 import pytest
 
@@ -30,6 +31,13 @@ def test_outputs_are_there_small_and_without_names_of_machines(book):
     outputs = json.dumps([{k: v for k, v in o.get("data", {}).items() if k != "image/png"} | o for o in shown])
     outputs = re.sub(r'"image/png": "[^"]*"', "", outputs)
     assert not re.findall(r"/(?:home|root|tmp|usr|Users|var|mnt)/", outputs)
+
+
+def test_the_benchmark_of_the_recommendations_finds_the_environment_and_its_parameters():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "own_environment.py"))
+    env = script["environment"]()().unwrapped
+    for name, (low, high) in script["CHANNELS"].items():
+        assert low < getattr(env, name) < high
 
 
 @pytest.fixture(scope="module")
