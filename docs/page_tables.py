@@ -672,11 +672,8 @@ def rivals() -> str:
 
 
 @cache
-def confirmed() -> dict[str, dict[tuple[str, str], comparisons.Contrast]]:
-    """What is recommended minus its alternative on the notebook's environment: pattern and metric -> contrast.
-
-    Holm corrects over all of them.
-    """
+def confirmed() -> dict[tuple[str, str, str], comparisons.Contrast]:
+    """(label, pattern, metric) -> a method minus its alternative on the notebook's environment, after Holm over all."""
     found = measured("own_environment")
     one, constant = found["one"], found["constant"]
     tuned = {choice["method"]: one[choice["chosen"]] for choice in found["choices"]}
@@ -693,20 +690,18 @@ def confirmed() -> dict[str, dict[tuple[str, str], comparisons.Contrast]]:
         for pattern in ("steady", "abrupt")
         for metric in helps.METRICS
     }
-    results: dict[str, dict[tuple[str, str], comparisons.Contrast]] = {}
-    for (label, pattern, metric), contrast in comparisons.contrasts(differences).items():
-        results.setdefault(label, {})[pattern, metric] = contrast
-    return results
+    return comparisons.contrasts(differences)
 
 
 @table
 def confirmation() -> str:
     """The recommendations on the notebook's environment."""
 
-    def cell(own: Mapping[tuple[str, str], comparisons.Contrast], pattern: str) -> str:
-        return " / ".join(starred(own[pattern, metric]) for metric in helps.METRICS)
+    def cell(label: str, pattern: str) -> str:
+        return " / ".join(starred(confirmed()[label, pattern, metric]) for metric in helps.METRICS)
 
-    body = [[label, cell(own, "steady"), cell(own, "abrupt")] for label, own in confirmed().items()]
+    labels = dict.fromkeys(label for label, _, _ in confirmed())
+    body = [[label, cell(label, "steady"), cell(label, "abrupt")] for label in labels]
     return tables.markdown(["difference, evaluation / online", "no drift", "abrupt"], body)
 
 

@@ -28,6 +28,7 @@ from experiments.measure.comparisons import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from experiments.measure.study import STEADY
 from experiments.paper import tables
 from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RECENT, TIMING, TUNED, Setting
+from experiments.study.method import BLOCKS
 
 TEXTS: dict[str, Callable[[], str]] = {}
 LABELS = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d"}
@@ -178,7 +179,7 @@ def level_and_timing() -> list[str]:
     return [
         f"**The level of the weight matters, its timing does not.** Where the weight moves, AES is equivalent to a "
         f"constant of equal mean in {of(level, EQUIVALENT)} settings,",
-        f"and to its own weights at other times (20 blocks, permuted) in {of(timing, EQUIVALENT)}.",
+        f"and to its own weights at other times ({BLOCKS} blocks, permuted) in {of(timing, EQUIVALENT)}.",
     ]
 
 
@@ -320,8 +321,9 @@ def helps_elsewhere() -> list[str]:
     """Which recommendations hold on the notebook's environment."""
     named = {BETTER: "Better than the alternative", WORSE: "Worse", UNDECIDED: "Undecided"}
     found: dict[str, list[str]] = {}
-    for label, own in confirmed().items():
-        found.setdefault(own["abrupt", "return_mean"].outcome, []).append(label.partition(" (")[0])
+    for (label, pattern, metric), contrast in confirmed().items():
+        if (pattern, metric) == ("abrupt", "return_mean"):
+            found.setdefault(contrast.outcome, []).append(label.partition(" (")[0])
     return [f"- {named[outcome]}: {listed(found[outcome])}." for outcome in named if outcome in found]
 
 

@@ -15,7 +15,7 @@ S, A, B = 3, 2, 16
 SIZES = {name: (8,) for name in ("hidden", "flow_hidden", "shift_hidden")}
 SIZES |= {name: 4 for name in ("value_samples", "fixed_particles", "updated_particles")}
 SIZES |= {"batch_size": B, "rollout": 10, "epochs": 2, "minibatches": 2}
-#: MEow's flow takes as long to compile as the other three together; it shares the loop of SAC and SQL.
+#: They share the loop of SAC; MEow's flow takes as long to compile as three others together.
 SLOW = ("crossq", "sql", "meow")
 
 
