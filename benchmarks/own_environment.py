@@ -3,8 +3,9 @@
     python benchmarks/own_environment.py --runs runs/own_environment --out benchmarks/own_environment.json
 
 Every method has one number that is chosen from five on the first tenth of runs without drift, with other seeds. A
-second study takes a quarter of a gradient step per environment step, with the chosen constant. All of it takes a quarter
-of an hour on two cores, in one process: another one does not recognise the environment of a cell, and refuses its runs.
+second study takes a quarter of a gradient step per environment step, with the chosen constant. All of it takes a
+quarter of an hour on two cores, in one process: another one does not recognise the environment of a cell, and refuses
+its runs.
 """
 
 import argparse
