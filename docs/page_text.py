@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 import polars as pl
 from page_tables import (
     FAMILIES,
-    SMALL_TASKS,
     Contrast,
     audited,
     compared,
@@ -259,13 +258,16 @@ def _rivals() -> dict[str, Counter]:
 def helps_answer() -> list[str]:
     """The answer by kind of help."""
     small, toy = _recent(lambda setting: not setting.is_robot), _changed("resets", _of_toy, drifting=True)
-    gaining = [task for task in SMALL_TASKS if _recent(lambda setting, own=task: setting.task == own)[BETTER]]
+    robot = _recent(lambda setting: setting.is_robot)
+    tasks = dict.fromkeys(setting.task for setting in longest(lambda setting: setting.carrier == "sac"))
+    gaining = [task for task in tasks if _recent(lambda setting, own=task: setting.task == own)[BETTER]]
     mechanics = _changed("resets", _of_mechanics, drifting=True)
     return [
         "- **More gradient steps help SAC on mechanical tasks.** One per environment step is better than a quarter of "
         f"one in {of(_steps(drifting=True))} drifting settings.",
         f"- **Newer data helps SAC on {listed(f'`{task}`' for task in gaining)}.** `fixed+recent` is better than a "
-        f"tuned constant in {of(small)} drifting settings of four tasks and worse in {small[WORSE]}.",
+        f"tuned constant in {of(small)} drifting settings of four small tasks and {of(robot)} of trained robots, and "
+        f"worse in {small[WORSE] + robot[WORSE]}.",
         f"- **Partial resets help PPO on the toy task alone.** They are better there in {of(toy)} drifting settings, "
         f"worse in {toy[WORSE]}; on mechanical tasks they are worse in {of(mechanics, WORSE)}.",
         *_normalised_critic(),
