@@ -311,27 +311,30 @@ def verdict(found: Sequence[Setting]) -> str:
 
 #: Environment steps at which agents are compared to public ones, and the share before them that is averaged.
 MILESTONES, WINDOW = (26_000, 100_000, 300_000, 1_000_000), 0.1
+_RUN = ("study", "method", "pattern", "seed")
 
 
 def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
     """Mean returns of agents without drift beside public ones of as many steps, in brackets; MuJoCo's robots.
 
     Args:
-      runs, curves: of a record. A number is the mean over seeds in the tenth before a milestone, of the longest study
-        that comes within 2 % of it.
+      runs, curves: of a record. A number is the mean over all runs that come within 2 % of a milestone, each in the
+        tenth before it; so a milestone has the runs of several studies.
     """
-    own = _steady(runs.filter(pl.col("task").is_in(TASKS["mujoco"]), ~pl.col("trained"))).sort("steps")
+    own = _steady(runs.filter(pl.col("task").is_in(TASKS["mujoco"]), ~pl.col("trained")))
     body = []
     for task, carrier in product(TASKS["mujoco"], ("sac", "ppo", "crossq")):
-        longest = own.filter(task=task, carrier=carrier).filter(pl.col("steps") == pl.col("steps").max())
-        if longest.is_empty():
+        trained = own.filter(task=task, carrier=carrier)
+        if trained.is_empty():
             continue
-        rows = curves.join(longest, on=["study", "method", "pattern", "seed"], how="semi")
         public = dict(published(task, carrier).select("steps", "return").iter_rows())
         line = [f"`{task}` {agents.CARRIERS[carrier].label}"]
         for steps in MILESTONES:
-            window = rows.filter(pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right"))
-            ours = window["return_mean"].mean() if longest["steps"][0] >= 0.98 * steps else None
+            enough = trained.filter(pl.col("steps") >= 0.98 * steps)
+            window = curves.join(enough, on=_RUN, how="semi").filter(
+                pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right")
+            )
+            ours = window.group_by(_RUN).agg(pl.col("return_mean").mean())["return_mean"].mean()
             text = "–" if ours is None else f"{ours:,.0f}"
             line.append(f"{text} ({public[steps]:,.0f})" if steps in public else text)
         body.append(line)
