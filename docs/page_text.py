@@ -165,6 +165,25 @@ def instead() -> list[str]:
 
 
 @text
+def ends_of_the_values() -> list[str]:
+    """Constants beyond the values from which SAC's was chosen, where the smallest or the largest was."""
+    constants = stored().runs.filter(pl.col("method").str.starts_with("SAC+fixed["))
+    beyond = constants.filter(pl.col("study").str.ends_with("-wider-trials")).sort("seed")
+    differences = {}
+    for (group, name), wider in beyond.group_by("group", "method", maintain_order=True):
+        (end,) = constants.filter(study=group.removesuffix("-trials"))["method"].unique()
+        chosen = constants.filter(study=group, method=end).sort("seed")
+        differences[group, name] = (wider["mean_return"] - chosen["mean_return"]).to_numpy()
+    found = Counter(contrast.outcome for contrast in contrasts(differences).values())
+    tasks = listed(f"`{task}`" for task in beyond["task"].unique().sort())
+    return [
+        f"- On {tasks} SAC's chosen constant is the smallest or the largest of five values.",
+        f"  Of {found.total()} values beyond it {found[BETTER] or 'none'} is significantly better on the five seeds "
+        f"that chose, and {found[WORSE] or 'none'} is worse.",
+    ]
+
+
+@text
 def claims() -> list[str]:
     """The paper's claims by verdict, as the audit counts them."""
     return [audited()["sentence"].partition(" at the scale")[0] + "."]
