@@ -212,9 +212,7 @@ def test_an_agent_is_compared_with_a_public_one_where_it_has_as_many_steps():
 
 
 def test_a_milestone_has_all_runs_of_as_many_steps():
-    own = pl.col("study").is_in(
-        ["D-hopper-25600-sac", "S-hopper-100000"]
-    )  # five runs each
+    own = pl.col("study").is_in(["D-hopper-25600-sac", "S-hopper-100000"])  # five runs each
     short = pl.col("study").str.starts_with("D-")
     curves = RECORD.curves.filter(own).with_columns(return_mean=pl.when(short).then(100.0).otherwise(400.0))
     assert "| `hopper` SAC | 250 (332) | 400 (1,104) |" in tables.reached(RECORD.runs.filter(own), curves)
