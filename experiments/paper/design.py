@@ -177,7 +177,7 @@ PARTS: Registry[Part] = Registry(
         "robots without drift, whose returns are compared with public ones",
         (
             Size("hopper", 100_000, "1:5", 20, 5, "steady", carriers=_RIVALS),
-            *(Size(task, 300_000, "1:5", 60, 5, "steady", carriers=("sac",)) for task in TASKS["mujoco"][:3]),
+            *(Size(task, 300_000, "1:5", 24, 5, "steady", carriers=("sac",)) for task in TASKS["mujoco"][:3]),
         ),
     ),
     appendix=Part(
