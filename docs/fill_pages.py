@@ -8,10 +8,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from page_tables import BENCHMARKS, RESULTS, ROOT, TABLES, grid, stored
-from page_text import TEXTS
-
 from experiments.paper import figures
+from filling import TABLES, TEXTS
+from filling.records import BENCHMARKS, RESULTS, ROOT, grid, stored
 
 MARK = re.compile(r"(<!-- (table|text): ([\w-]+) -->\n).*?(<!-- /\2 -->)", flags=re.DOTALL)
 FILLING = {"table": TABLES, "text": TEXTS}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "docs"))
-tables = import_module("page_tables")  # docs/page_tables.py
 fill = import_module("fill_pages")  # docs/fill_pages.py, which fills pages from records
 
 PAGES = (

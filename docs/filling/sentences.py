@@ -1,27 +1,9 @@
-"""Sentences of README and pages that contain numbers of the stored records.
-
-`docs/fill_pages.py` writes them between `<!-- text: NAME -->` and `<!-- /text -->`.
-"""
+"""Sentences that contain numbers of the stored records."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 
 import polars as pl
-from page_tables import (
-    FAMILIES,
-    Contrast,
-    audited,
-    compared,
-    confirmed,
-    grid,
-    measured,
-    on_two_cores,
-    rates,
-    rows,
-    stored,
-    table,
-    tested,
-)
 
 from experiments.measure.comparisons import BETTER, EQUIVALENT, UNDECIDED, WORSE, contrasts
 from experiments.measure.stats import t_interval
@@ -29,15 +11,14 @@ from experiments.measure.study import STEADY
 from experiments.paper import tables
 from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RECENT, TIMING, TUNED, Setting
 from experiments.study.method import BLOCKS
+from filling.cells import rows
+from filling.differences import FAMILIES, Contrast, tested
+from filling.durations import on_two_cores
+from filling.records import audited, compared, grid, measured, rates, stored
+from filling.registry import table, text
+from filling.results import confirmed
 
-TEXTS: dict[str, Callable[[], str]] = {}
 LABELS = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d"}
-
-
-def text(function: Callable[[], list[str]]) -> Callable[[], list[str]]:
-    """Register sentences, one a line, under the function's name."""
-    TEXTS[function.__name__.replace("_", "-")] = lambda: "".join(f"{line}\n" for line in function())
-    return function
 
 
 def longest(test: Callable[[Setting], bool] = lambda setting: True) -> list[Setting]:

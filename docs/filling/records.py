@@ -1,0 +1,65 @@
+"""The stored records, each read once."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+
+from experiments.paper import helps, record, tables, times
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+RESULTS = ROOT / "experiments" / "results"
+PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
+CARRIERS = ("SAC", "PPO", "SQL", "MEow")
+
+
+@cache
+def runs_of(source: str, task: str) -> pl.DataFrame:
+    """The runs of some studies of a record on one task."""
+    name, _, studies = source.partition("/")
+    name_is = pl.col("study")
+    own = [name_is.str.contains(f"^{of.replace('*', '.*')}$") for of in studies.split(",")]
+    return record.read(RESULTS / name).runs.filter(pl.any_horizontal(own), task=task)
+
+
+@cache
+def every_run() -> record.Gathered:
+    """The runs of all records."""
+    return record.gather([RESULTS / "grid", RESULTS / "earlier"])
+
+
+def audited() -> dict:
+    """The stored audit."""
+    return json.loads((RESULTS / "audit.json").read_text())
+
+
+def measured(name: str) -> dict:
+    """A stored record of `aesjax bench`."""
+    return json.loads((BENCHMARKS / f"{name}.json").read_text())
+
+
+@cache
+def stored() -> record.Record:
+    """The record of the grid."""
+    return record.read()
+
+
+@cache
+def grid() -> list[tables.Setting]:
+    """The settings of the grid."""
+    return list(tables.settings(stored().runs))
+
+
+@cache
+def compared() -> list[helps.Comparison]:
+    """Part H: rivals of AES, by task."""
+    return helps.comparisons(stored())
+
+
+@cache
+def rates() -> list[times.Rate]:
+    """Training times of both records."""
+    studies = [json.loads((RESULTS / name / record.STUDIES).read_text()) for name in ("earlier", "grid")]
+    return times.rates(studies[0] | studies[1])
