@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from experiments.measure.comparisons import Contrast, contrasts
-from experiments.paper.record import methods_of
+from experiments.paper.record import RUN, methods_of
 from experiments.paper.tables import BASELINE, CHOOSING, REPORTING, Setting, acted, counted, kappa_of, longest, markdown
 from experiments.study.text import number
 
@@ -31,12 +31,9 @@ def parts(curves: pl.DataFrame, split: float) -> pl.DataFrame:
       curves: a row per run and evaluation.
       split: environment step; 1 and later for complete runs in both columns if it is the last evaluation.
     """
-    keys = ["study", "method", "pattern", "seed"]
     step, value = pl.col("step").cast(pl.Float64), pl.col("return_mean").cast(pl.Float64)
-    length = (step - step.shift()).over(keys)
-    rows = curves.sort(*keys, "step").with_columns(
-        length=length, area=length * ((value + value.shift()) / 2).over(keys)
-    )
+    length = (step - step.shift()).over(RUN)
+    rows = curves.sort(*RUN, "step").with_columns(length=length, area=length * ((value + value.shift()) / 2).over(RUN))
     rows = rows.drop_nulls("length")
     complete = split >= rows["step"].to_numpy().max()
 
@@ -44,13 +41,12 @@ def parts(curves: pl.DataFrame, split: float) -> pl.DataFrame:
         return pl.col("area").filter(part).sum() / pl.col("length").filter(part).sum()
 
     early = pl.col("step") <= split
-    return rows.group_by(keys).agg(early=mean(early), late=mean(early if complete else ~early))
+    return rows.group_by(RUN).agg(early=mean(early), late=mean(early if complete else ~early))
 
 
 def early(setting: Setting, curves: pl.DataFrame, share: float) -> Early:
     """Choose by the mean over patterns of the first ``share`` of seeds 1 to 5, and compare on the rest of 6 to 10."""
-    keys = ["study", "method", "pattern", "seed"]
-    means = parts(curves.join(setting.runs.select(keys), on=keys, how="semi"), share * setting.steps)
+    means = parts(curves.join(setting.runs.select(RUN), on=RUN, how="semi"), share * setting.steps)
     definitions, logs = methods_of(setting.runs), acted(setting.runs)
     weights = {name: np.mean([logs[place].weight for place in logs if place[0] == name]) for name in definitions}
 

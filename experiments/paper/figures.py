@@ -11,7 +11,7 @@ import polars as pl
 from experiments.measure.comparisons import DECIDED, EQUAL, EQUIVALENT, Contrast
 from experiments.measure.stats import Interval, t_interval
 from experiments.measure.study import STEADY
-from experiments.paper.record import method_of
+from experiments.paper.record import RUN, method_of
 from experiments.paper.tables import (
     BASELINE,
     CONTRASTS,
@@ -235,7 +235,7 @@ def _of_sac(found: Sequence[Setting]) -> dict[str, Setting]:
 def _curves_of(setting: Setting, row: str, pattern: str, curves: pl.DataFrame) -> pl.DataFrame:
     """Curves of the method of a row of the tables under a pattern."""
     own = setting.runs.filter(method=setting.methods[row], pattern=pattern)
-    return curves.join(own, on=["study", "method", "pattern", "seed"], how="semi")
+    return curves.join(own, on=RUN, how="semi")
 
 
 def responses(found: Sequence[Setting], curves: pl.DataFrame) -> dict[str, np.ndarray]:

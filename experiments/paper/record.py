@@ -33,7 +33,9 @@ NAN = float("nan")
 _ALIKE = ("task", "preset", "steps", "horizon", "evaluations", "episodes", "segments", "onset", "changes", "drift_seed",
           "proxy", "source", "options", "observe", "history")  # fmt: skip
 _SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
-_RUN = ("method", "pattern", "seed")
+_IN_STUDY = ("method", "pattern", "seed")
+#: Columns that name a run of a record.
+RUN = ("study", *_IN_STUDY)
 _LABELS = ("study", "family", "task", "carrier", "method", "schedule", "variant", "pattern", "seed", "step")
 _LOGS = ("return_mean", "online_return", "entropy_weight", "at_min", "at_max", "drift_value", "gradient_steps")
 _ABOUT = ("aesjax", "commit", "python", "versions", "platform", "device", "num_devices", "matmul_precision", "x64",
@@ -258,11 +260,11 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
     for (name, config), all_rows in zip(group, curves, strict=True):
         rows = all_rows.filter(task=config["task"])
         for frame in frames:
-            rows = rows.join(frame, on=_RUN, how="anti")
+            rows = rows.join(frame, on=_IN_STUDY, how="anti")
         frames.append(rows)
-        broken = {tuple(r[k] for k in _RUN): r for r in studies[name]["unfinished"] if r["task"] == config["task"]}
+        broken = {tuple(r[k] for k in _IN_STUDY): r for r in studies[name]["unfinished"] if r["task"] == config["task"]}
         unfinished += [run for key, run in broken.items() if key not in sources]
-        sources = {**dict.fromkeys([*rows.select(_RUN).unique().iter_rows(), *broken], name), **sources}
+        sources = {**dict.fromkeys([*rows.select(_IN_STUDY).unique().iter_rows(), *broken], name), **sources}
     of, configs = [studies[name] for name, _ in group], [config for _, config in group]
     first, task = configs[0], configs[0]["task"]
     patterns = {name: facts for each in reversed(of) for name, facts in (each["patterns"] or {}).items()}

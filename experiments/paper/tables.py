@@ -31,7 +31,7 @@ from experiments.paper.evidence import (
     unclear,
 )  # fmt: skip
 from experiments.paper.learned import learned, published
-from experiments.paper.record import Gathered, method_of, methods_of
+from experiments.paper.record import RUN, Gathered, method_of, methods_of
 from experiments.study.method import BASELINE as OWN
 from experiments.study.method import Method
 from experiments.study.text import number
@@ -311,7 +311,6 @@ def verdict(found: Sequence[Setting]) -> str:
 
 #: Environment steps at which agents are compared to public ones, and the share before them that is averaged.
 MILESTONES, WINDOW = (26_000, 100_000, 300_000, 1_000_000), 0.1
-_RUN = ("study", "method", "pattern", "seed")
 
 
 def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
@@ -331,10 +330,10 @@ def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
         line = [f"`{task}` {agents.CARRIERS[carrier].label}"]
         for steps in MILESTONES:
             enough = trained.filter(pl.col("steps") >= 0.98 * steps)
-            window = curves.join(enough, on=_RUN, how="semi").filter(
+            window = curves.join(enough, on=RUN, how="semi").filter(
                 pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right")
             )
-            ours = window.group_by(_RUN).agg(pl.col("return_mean").mean())["return_mean"].mean()
+            ours = window.group_by(RUN).agg(pl.col("return_mean").mean())["return_mean"].mean()
             text = "–" if ours is None else f"{ours:,.0f}"
             line.append(f"{text} ({public[steps]:,.0f})" if steps in public else text)
         body.append(line)
