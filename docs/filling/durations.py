@@ -69,7 +69,7 @@ def design_hours() -> str:
         f"{name}: {part.summary.partition(';')[0]}": stored[name] for name, part in PARTS.items() if name in stored
     }
     body = [
-        [label, f"{cost.studies}", f"{cost.runs:,}", hours(cost.cpu_hours), hours(cost.gpu_hours)]
+        [label, f"{cost.studies}", f"{cost.runs:,}", hours(cost.core_hours / 2), hours(cost.gpu_hours)]
         for label, cost in (parts | {"all": times.total(list(stored.values()))}).items()
     ]
-    return tables.markdown(["part", "studies", "runs", "hours on CPUs", "hours on a GPU"], body)
+    return tables.markdown(["part", "studies", "runs", "hours of two CPU cores", "hours on a GPU"], body)

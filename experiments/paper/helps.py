@@ -52,7 +52,7 @@ class _Study(NamedTuple):
 
     config: StudyConfig
     device: str
-    seconds: float  # of an environment step of one run
+    seconds: float  # of an environment step of one run, on one core or one GPU
     means: Mapping[tuple[str, str, int], Mapping[str, float]]  # (method, pattern, seed) -> metric -> mean
 
     @property
@@ -101,7 +101,8 @@ def _study(record: Record, name: str) -> _Study:
     broken = {tuple(run[key] for key in keys) for run in about["unfinished"]}
     found = {tuple(row[key] for key in keys): row for row in means.iter_rows(named=True)}
     whole = {run: row for run, row in found.items() if run not in broken}
-    return _Study(config, about["device"], part["seconds"] / (part["runs"] * config.steps), whole)
+    seconds = about["num_devices"] * part["seconds"] / (part["runs"] * config.steps)
+    return _Study(config, about["device"], seconds, whole)
 
 
 def _compared(studies: Sequence[_Study]) -> Comparison | None:

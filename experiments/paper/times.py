@@ -44,7 +44,7 @@ class Cost(NamedTuple):
     part: str
     studies: int
     runs: int
-    cpu_hours: float
+    core_hours: float  # of CPU cores
     gpu_hours: float
 
 
@@ -80,18 +80,16 @@ def rates(studies: Mapping[str, Any], fields: Sequence[str] = ("task", "carrier"
 
 
 def costs(studies: Mapping[str, Any]) -> list[Cost]:
-    """Hours of every part, which is the prefix of a study's name; wall-clock time, added over the studies."""
+    """Hours of every part, which is the prefix of a study's name: wall-clock time on GPUs, times cores on CPUs."""
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for name, study in studies.items():
         parts.setdefault(name.partition("-")[0], []).append(study)
     rows = []
     for part, own in parts.items():
         runs = sum(share["runs"] for study in own for share in (study["parts"] or {}).values())
-        cpu, gpu = (
-            sum(study["wall_seconds"] for study in own if (study["device"] == CPU) == on_cpu) / 3600
-            for on_cpu in (True, False)
-        )
-        rows.append(Cost(part, len(own), runs, cpu, gpu))
+        cores = sum(study["wall_seconds"] * study["num_devices"] for study in own if study["device"] == CPU)
+        gpu = sum(study["wall_seconds"] for study in own if study["device"] != CPU)
+        rows.append(Cost(part, len(own), runs, cores / 3600, gpu / 3600))
     return rows
 
 
@@ -101,6 +99,6 @@ def total(costs: Sequence[Cost]) -> Cost:
         "all",
         sum(cost.studies for cost in costs),
         sum(cost.runs for cost in costs),
-        sum(cost.cpu_hours for cost in costs),
+        sum(cost.core_hours for cost in costs),
         sum(cost.gpu_hours for cost in costs),
     )

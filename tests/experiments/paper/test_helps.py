@@ -56,9 +56,9 @@ def record():
         config, carrier = study.config, name.split("-")[3]
         frames.append(curves_of(name, config))
         runs = len(config.methods) * 30
-        seconds = {"H-toy-1000-crossq": 3.0}.get(name, 1.0) * runs
-        parts = {carrier: {"runs": runs, "seconds": seconds}}
-        studies[name] = {"config": config.to_json(), "device": "cpu", "parts": parts, "unfinished": []}
+        devices, seconds = {"H-toy-1000-crossq": (1, 6.0)}.get(name, (2, 1.0))
+        about = {"config": config.to_json(), "device": "cpu", "num_devices": devices, "unfinished": []}
+        studies[name] = about | {"parts": {carrier: {"runs": runs, "seconds": seconds * runs}}}
     return Record(pl.concat(frames), pl.DataFrame(), studies)
 
 

@@ -49,10 +49,11 @@ def test_hours_are_added_by_part_and_kind_of_device():
     studies = {
         "A-toy": study(seconds=3590.0),
         "A-toy-controls": study("NVIDIA H100", 1, seconds=1790.0),
+        "A-toy-more": study(devices=1, seconds=1790.0),
         "B-x": study(),
     }
     parts = {cost.part: cost for cost in costs(studies)}
-    assert (parts["A"].studies, parts["A"].runs, parts["A"].cpu_hours, parts["A"].gpu_hours) == (2, 20, 1.0, 0.5)
+    assert (parts["A"].studies, parts["A"].runs, parts["A"].core_hours, parts["A"].gpu_hours) == (3, 30, 2.5, 0.5)
     every = total(list(parts.values()))
-    assert (every.studies, every.runs) == (3, 30)
-    assert every.cpu_hours + every.gpu_hours == pytest.approx(sum(s["wall_seconds"] for s in studies.values()) / 3600)
+    assert (every.studies, every.runs) == (4, 40)
+    assert every.core_hours == pytest.approx(2.5 + 2 * 60.0 / 3600)
