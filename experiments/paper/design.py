@@ -178,6 +178,7 @@ PARTS: Registry[Part] = Registry(
         (
             Size("hopper", 100_000, "1:5", 20, 5, "steady", carriers=_RIVALS),
             *(Size(task, 300_000, "1:5", 24, 5, "steady", carriers=("sac",)) for task in TASKS["mujoco"][:3]),
+            *(Size(task, 100_000, "1:2", 20, 5, "steady", "paper", carriers=("sac",)) for task in TASKS["mujoco"][:2]),
         ),
     ),
     appendix=Part(
@@ -340,7 +341,8 @@ def cells(
                 evaluations=size.evaluations, episodes=size.episodes, onset=size.onset, changes=size.changes,
                 channels=size.channels,
             )  # fmt: skip
-            name = f"{part}-{size.task}-{steps}-{carrier}"
+            larger = f"-{size.preset}" * (scale == "small" and size.preset == "paper")  # networks than those of others
+            name = f"{part}-{size.task}-{steps}-{carrier}{larger}"
             cell = Cell(name, replace(study, **given), own)
             found.append(cell)
             if (part, carrier) == ("H", "sac") and own is not None:

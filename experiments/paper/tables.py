@@ -39,7 +39,7 @@ from experiments.study.text import number
 #: Seeds on which kappa and the constant are chosen, and seeds on which their differences are reported.
 CHOOSING, REPORTING = range(1, 6), range(6, 11)
 #: Studies with tables of their own: the appendix, and part H.
-_IN_GRID = ~pl.col("study").str.contains("^(appendix|H)-")
+_IN_GRID = ~pl.col("study").str.contains("^(appendix|H|S)-")
 _Key = tuple[str, str]  # row of a table, pattern
 
 
@@ -322,12 +322,12 @@ def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
     """
     own = _steady(runs.filter(pl.col("task").is_in(TASKS["mujoco"]), ~pl.col("trained")))
     body = []
-    for task, carrier in product(TASKS["mujoco"], ("sac", "ppo", "crossq")):
-        trained = own.filter(task=task, carrier=carrier)
+    for task, carrier, preset in product(TASKS["mujoco"], ("sac", "ppo", "crossq"), ("quick", "paper")):
+        trained = own.filter(task=task, carrier=carrier, preset=preset)
         if trained.is_empty():
             continue
         public = dict(published(task, carrier).select("steps", "return").iter_rows())
-        line = [f"`{task}` {agents.CARRIERS[carrier].label}"]
+        line = [f"`{task}` {agents.CARRIERS[carrier].label}" + f", preset `{preset}`" * (preset != "quick")]
         for steps in MILESTONES:
             enough = trained.filter(pl.col("steps") >= 0.98 * steps)
             window = curves.join(enough, on=RUN, how="semi").filter(

@@ -215,7 +215,12 @@ def test_a_milestone_has_all_runs_of_as_many_steps():
     own = pl.col("study").is_in(["D-hopper-25600-sac", "S-hopper-100000"])  # five runs each
     short = pl.col("study").str.starts_with("D-")
     curves = RECORD.curves.filter(own).with_columns(return_mean=pl.when(short).then(100.0).otherwise(400.0))
-    assert "| `hopper` SAC | 250 (332) | 400 (1,104) |" in tables.reached(RECORD.runs.filter(own), curves)
+    runs = RECORD.runs.filter(own)
+    assert "| `hopper` SAC | 250 (332) | 400 (1,104) |" in tables.reached(runs, curves)
+    apart = runs.with_columns(preset=pl.when(short).then(pl.lit("paper")).otherwise("preset"))
+    found = tables.reached(apart, curves)
+    assert "| `hopper` SAC | 400 (332) | 400 (1,104) |" in found
+    assert "| `hopper` SAC, preset `paper` | 100 (332) | – (1,104) |" in found
 
 
 @pytest.mark.parametrize(
