@@ -4,12 +4,14 @@
 
 Every method has one number that is chosen from five on the first tenth of runs without drift, with other seeds. A
 second study takes a quarter of a gradient step per environment step, with the chosen constant. All of it takes a
-quarter of an hour on two cores, in one process: another one does not recognise the environment of a cell, and refuses
-its runs.
+quarter of an hour on two cores; the same command continues it.
 """
 
 import argparse
+import importlib
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -28,13 +30,17 @@ SIZES |= {"changes": "random", "evaluations": 50, "episodes": 3}
 CHANNELS = {"gravity": (0.1, 0.9), "gain": (0.5, 1.5)}
 
 
-def environment():
-    """The function of the notebook that makes the environment, defined by the cell that its readers see."""
+def environment(folder: Path) -> Callable:
+    """The function that makes the environment, from the cell that readers of the notebook see.
+
+    The cell becomes a module in the folder of the runs: a later process recognises the runs of a module, not of a cell.
+    """
     notebook = json.loads((ROOT / "experiments" / "notebooks" / "own_environment.ipynb").read_text())
     cell = next(cell for cell in notebook["cells"] if "class Hover" in "".join(cell["source"]))
-    names: dict = {"__name__": "notebook"}
-    exec("".join(cell["source"]), names)
-    return names["make"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hover.py").write_text("".join(cell["source"]))
+    sys.path.insert(0, str(folder))
+    return importlib.import_module("hover").make
 
 
 def after_the_onset(results: Results) -> dict:
@@ -53,7 +59,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True, help="folder of the studies")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    make = environment()
+    make = environment(options.runs)
     methods = [Method("sac"), Method("sac", fixed()), Method("sac", aes())]
     methods += [Method("sac", fixed(), lever()) for lever in (recent, geometric)]
     tuning = Study(make, methods, channels=CHANNELS, **SIZES).tune(

@@ -33,9 +33,9 @@ def test_outputs_are_there_small_and_without_names_of_machines(book):
     assert not re.findall(r"/(?:home|root|tmp|usr|Users|var|mnt)/", outputs)
 
 
-def test_the_benchmark_of_the_recommendations_finds_the_environment_and_its_parameters():
+def test_the_benchmark_of_the_recommendations_finds_the_environment_and_its_parameters(registries, tmp_path):
     script = runpy.run_path(str(ROOT / "benchmarks" / "own_environment.py"))
-    env = script["environment"]()().unwrapped
+    env = script["environment"](tmp_path / "runs")().unwrapped
     for name, (low, high) in script["CHANNELS"].items():
         assert low < getattr(env, name) < high
 
