@@ -9,6 +9,7 @@ from experiments.measure.comparisons import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.paper import tables
+from experiments.paper.learned import published
 from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RECENT, TIMING, TUNED, Setting
 from experiments.study.method import BLOCKS
 from filling.cells import rows
@@ -89,6 +90,18 @@ def on_robots() -> list[str]:
         f"**Against a tuned constant, published AES earns less in {of(published, WORSE)} settings of trained robots, "
         f"and tuned AES earns more in {of(own)}.**"
     ]
+
+
+@text
+def beside_public() -> list[str]:
+    """Share of the public return that SAC earns without drift after 300,000 steps."""
+    steps, shares = 300_000, []
+    for task, name in LABELS.items():
+        own = stored().runs.filter(task=task, method="SAC", pattern=STEADY, preset="quick", trained=False)
+        public = published(task, "sac").filter(steps=steps)["return"].item()
+        if (ours := tables.earned(own, stored().curves, steps)) is not None:
+            shares.append(f"{100 * ours / public:.0f} % on {name}")
+    return [f"SAC earns {listed(shares)} of the public return without drift after {steps:,} steps."]
 
 
 def _changed(name: str, test: Callable[[Contrast], bool] = lambda row: True, *, drifting: bool = False) -> Counter:

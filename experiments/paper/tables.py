@@ -313,12 +313,19 @@ def verdict(found: Sequence[Setting]) -> str:
 MILESTONES, WINDOW = (26_000, 100_000, 300_000, 1_000_000), 0.1
 
 
+def earned(runs: pl.DataFrame, curves: pl.DataFrame, steps: int) -> float | None:
+    """Mean return in the tenth of ``steps`` before them, over the runs that come within 2 % of them; None without."""
+    enough = runs.filter(pl.col("steps") >= 0.98 * steps)
+    late = pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right")
+    window = curves.join(enough, on=RUN, how="semi").filter(late)
+    return window.group_by(RUN).agg(pl.col("return_mean").mean())["return_mean"].mean()
+
+
 def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
     """Mean returns of agents without drift beside public ones of as many steps, in brackets; MuJoCo's robots.
 
     Args:
-      runs, curves: of a record. A number is the mean over all runs that come within 2 % of a milestone, each in the
-        tenth before it; so a milestone has the runs of several studies.
+      runs, curves: of a record. A number is `earned` of all runs of as many steps, which several studies have.
     """
     own = _steady(runs.filter(pl.col("task").is_in(TASKS["mujoco"]), ~pl.col("trained")))
     body = []
@@ -329,11 +336,7 @@ def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
         public = dict(published(task, carrier).select("steps", "return").iter_rows())
         line = [f"`{task}` {agents.CARRIERS[carrier].label}" + f", preset `{preset}`" * (preset != "quick")]
         for steps in MILESTONES:
-            enough = trained.filter(pl.col("steps") >= 0.98 * steps)
-            window = curves.join(enough, on=RUN, how="semi").filter(
-                pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right")
-            )
-            ours = window.group_by(RUN).agg(pl.col("return_mean").mean())["return_mean"].mean()
+            ours = earned(trained, curves, steps)
             text = "–" if ours is None else f"{ours:,.0f}"
             line.append(f"{text} ({public[steps]:,.0f})" if steps in public else text)
         body.append(line)
