@@ -33,6 +33,7 @@ from experiments.report.verdicts import SIGNS
 from experiments.study import store
 from experiments.study.text import number
 
+#: Patterns of the heat maps from left to right; others follow.
 _COLUMNS = (STEADY, "abrupt", "linear", "periodic", "mixed", "sawtooth")
 _SAME = {"mixed_release": "mixed"}  # on the authors' toy task
 _FULL = 0.2  # share of the gain at which the colour is full
@@ -92,15 +93,17 @@ def overview(found: Sequence[Setting], opponents: Collection[str], path: Path) -
     from matplotlib.patches import Rectangle
 
     sections = overview_rows(found, opponents)
+    patterns = {pattern for rows in sections.values() for row in rows for pattern in row.cells}
+    columns = [*_COLUMNS, *sorted(patterns - {*_COLUMNS})]
     height = sum(len(rows) + 1.6 for rows in sections.values())
     canvas, (axis,) = _canvas(0.155 * height + 0.2)
     at, labels = 0.0, {}
     for words, rows in sections.items():
-        axis.text(len(_COLUMNS) - 0.5, at + 0.3, words, fontsize=7.5, fontweight="bold", va="center", ha="right")
+        axis.text(len(columns) - 0.5, at + 0.3, words, fontsize=7.5, fontweight="bold", va="center", ha="right")
         at += 1.2
         for row in rows:
             labels[at] = row.label
-            for column, pattern in enumerate(_COLUMNS):
+            for column, pattern in enumerate(columns):
                 if (contrast := row.cells.get(pattern)) is None:
                     continue
                 share = contrast.interval.value / contrast.gain
@@ -112,9 +115,9 @@ def overview(found: Sequence[Setting], opponents: Collection[str], path: Path) -
                 axis.text(column, at, text, ha="center", va="center", fontsize=6.5, fontweight=weight, **ink)
             at += 1.0
         at += 0.4
-    axis.set(xlim=(-0.5, len(_COLUMNS) - 0.5), ylim=(at, -0.3))
+    axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(at, -0.3))
     axis.set_yticks(list(labels), list(labels.values()), fontsize=7)
-    axis.set_xticks(range(len(_COLUMNS)), ["no drift", *_COLUMNS[1:]], fontsize=7)
+    axis.set_xticks(range(len(columns)), ["no drift", *columns[1:]], fontsize=7)
     axis.tick_params(length=0, top=True, labeltop=True, labelbottom=True)
     axis.spines[:].set_visible(False)
     store.write_bytes(path, canvas_to_files(canvas, 160).png)
