@@ -19,6 +19,7 @@ from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Rollout
 from agents.common.plasticity import refreshed
 from envs import make
+from envs.patterns import compiled
 from envs.world import World
 from tests.agents.small import A, B, S, carriers, make_batch, sizes_of, small
 from tests.programs import floats
@@ -134,7 +135,7 @@ DISCRETE = [pytest.param(f"{name}@grid", marks=pytest.mark.slow) for name, spec 
 def trained(request):
     """Schedules and adaptations on one carrier after one interval of an abruptly drifting task, a run for each."""
     name, _, task = request.param.partition("@")
-    world = World(make(task or "toy"), TOTAL)
+    world = World(make(task or "toy"), TOTAL, patterns=compiled(["abrupt"]))
     carrier = small(name, world.obs_size, world.action_size, world.discrete)
     schedules, usable = schedules_of(name), adaptations_of(name)
     supply = Supply() if isinstance(carrier, OnPolicyCarrier) else Supply(36, 4, 200, 16)

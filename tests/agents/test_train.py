@@ -21,6 +21,7 @@ from agents.common import buffer
 from agents.common.spec import check_hyper
 from agents.sac import Sac
 from envs.drift import normalised
+from envs.patterns import compiled
 from envs.world import World
 from experiments import Study
 from tests.quick import quick
@@ -119,7 +120,7 @@ def observing(request):
 
 def test_observed_drift_is_that_of_every_stored_transition_and_of_the_evaluation(observing):
     carrier, state, curves = observing
-    world = World(envs.make("toy"), 200 if carrier == "sac" else 100, observe="drift")
+    world = World(envs.make("toy"), 200 if carrier == "sac" else 100, observe="drift", patterns=compiled(["abrupt"]))
     assert np.isfinite(curves["return_mean"]).all()
     values, _ = world.path(world.drift("abrupt", 1), jnp.arange(world.total))
     drift = jax.vmap(lambda at: normalised(world.task.channels, at))(values)

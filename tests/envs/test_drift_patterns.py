@@ -231,7 +231,7 @@ def test_a_pattern_states_where_it_changes_and_without_that_nothing_is_assumed()
     task = TASKS["toy"]
     task = task._replace(channels=(task.channels[0]._replace(low=-1.0, high=1.0),))
     silent = SHIFT._replace(changes=None)
-    world = World(task, 1000, patterns={**PATTERNS, "shift": SHIFT, "silent": silent})
+    world = World(task, 1000, patterns={"shift": SHIFT, "silent": silent})
     path, elsewhere = jax.jit(jax.vmap(world.truth, (None, 0))), jax.jit(world.elsewhere)
     times = set()
     for seed in range(8):

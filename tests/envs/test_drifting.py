@@ -7,12 +7,14 @@ import pytest
 
 import envs
 from envs.core import Channel
+from envs.patterns import compiled
 from envs.world import World
 
 TOY = envs.make("toy")
 
 
 STEPS, N = 100, 2
+ABRUPT = compiled(["abrupt"])
 
 
 @functools.cache
@@ -43,7 +45,7 @@ def test_the_clock_survives_auto_reset():
 @pytest.mark.parametrize("pattern", ["abrupt", "mixed"])
 def test_every_step_runs_under_the_drift_of_its_clock(pattern):
     _, (_, _, _, info), _, offsets = run(pattern)
-    world = World(TOY, STEPS)
+    world = World(TOY, STEPS, patterns=compiled([pattern]))
     expected, _ = world.path(world.drift(pattern, 5), jnp.arange(STEPS))
     np.testing.assert_allclose(offsets, expected, atol=1e-6)
     np.testing.assert_allclose(info["drift"].values, expected, atol=1e-6)
@@ -94,7 +96,7 @@ def observed(world):
 @pytest.mark.parametrize("name", ["toy", "hopper"])
 def test_observations_end_with_the_drift_in_force_from_its_change_on(name):
     task = envs.make(name)
-    plain, world = World(task, 10), World(task, 10, observe="drift")
+    plain, world = (World(task, 10, observe=observe, patterns=ABRUPT) for observe in (None, "drift"))
     size, drifting = plain.obs_size, sum(channel.size for channel in task.channels)
     assert world.obs_size == size + drifting
     seen, final = map(np.asarray, jax.jit(lambda: observed(world))())
@@ -116,7 +118,7 @@ def test_observations_end_with_the_drift_in_force_from_its_change_on(name):
 @pytest.mark.parametrize("observe", [None, "drift"])
 def test_a_history_has_the_last_observations_and_the_actions_between_them(observe):
     task = envs.make("toy_multigoal_classic", time_limit=4)
-    plain, world = (World(task, 10, observe=observe, history=history) for history in (1, 3))
+    plain, world = (World(task, 10, observe=observe, history=history, patterns=ABRUPT) for history in (1, 3))
     assert (plain.own_size, world.own_size, world.obs_size - world.own_size) == (2, 10, plain.obs_size - 2)
     (own, ends), (seen, final) = (map(np.asarray, jax.jit(lambda w=w: observed(w))()) for w in (plain, world))
     np.testing.assert_array_equal(own[..., 2:], seen[..., 10:])
@@ -132,7 +134,7 @@ def test_a_history_has_the_last_observations_and_the_actions_between_them(observ
 
 @pytest.mark.parametrize(("pattern", "jumps"), [("abrupt", [520, 640, 760, 880]), ("periodic", [400]), ("ou", [])])
 def test_an_observed_change_is_a_flag_for_two_percent_of_the_run_after_a_jump(pattern, jumps):
-    world = World(TOY, 1000, observe="change", onset=0.4)
+    world = World(TOY, 1000, observe="change", onset=0.4, patterns=compiled([pattern]))
     drift, steps = world.drift(pattern, 3), jnp.arange(1000)
     expected = np.zeros((1000, 1))
     for jump in jumps:

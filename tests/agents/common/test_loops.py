@@ -13,6 +13,7 @@ from agents.common import LoopConfig, Run, buffer, make_program
 from agents.common.carrier import UpdateOut
 from agents.common.loop import REASONS, Health, examine
 from envs import make
+from envs.patterns import compiled
 from envs.world import World
 from tests.programs import chosen, floats
 from tests.quick import quick
@@ -34,7 +35,7 @@ def loop_of(world, hidden=(16, 16), **options):
 
 @pytest.fixture(scope="module")
 def toy():
-    return World(make("toy"), 1000)
+    return World(make("toy"), 1000, patterns=compiled(["abrupt"]))
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from agents.common import LoopConfig, Run, buffer, make_program, masks
 from agents.common.masks import empty, merge
 from envs import make
 from envs.bridge.phantom import Phantom
+from envs.patterns import compiled
 from envs.world import World
 from tests.programs import chosen, floats
 from tests.quick import quick
@@ -43,6 +44,7 @@ class Poisoned(World):
 
 TOY = make("toy")
 TASK = TOY._replace(env=Phantom(TOY.env))
+ABRUPT = compiled(["abrupt"])
 
 
 def program(world, carrier):
@@ -63,10 +65,10 @@ def both(request):
     """Trained with zeros, and with NaN and a billion, where nothing counts; one program for both."""
 
     def part(name, fill, *args):
-        return getattr(program(Poisoned(TASK, 1000, fill=fill), request.param)[0], name)(*args)
+        return getattr(program(Poisoned(TASK, 1000, patterns=ABRUPT, fill=fill), request.param)[0], name)(*args)
 
     init, chunk, evaluate = (quick(partial(part, name)) for name in ("init", "chunk", "evaluate"))
-    run, found = program(World(TASK, 1000), request.param)[1], []
+    run, found = program(World(TASK, 1000, patterns=ABRUPT), request.param)[1], []
     for numbers in ((0.0, 0.0), (jnp.nan, 1e9)):
         fill = jax.tree.map(jnp.float32, numbers)
         state, logs = init(fill, run), []

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv, register
+from envs.patterns import compiled as patterns_of
 from envs.world import World
 from experiments import Study
 
@@ -33,9 +34,8 @@ def same(left, right):
 def true_drift(pattern, steps, total, seed=0):
     """Drift values of the toy at steps 0, 1, ... , steps - 1, (steps, D)."""
     task = envs.make("toy")
-    drawn, index = envs.draw(task, seed), envs.pattern_index(pattern)
-    at = jax.jit(jax.vmap(lambda step: envs.truth(task.channels, index, drawn, step, envs.Timeline(total)).values))
-    return np.asarray(at(jnp.arange(steps)))
+    world = World(task, total, patterns=patterns_of([pattern]))
+    return np.asarray(jax.jit(world.path)(world.drift(pattern, seed), jnp.arange(steps))[0])
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_an_onset_and_random_changes_are_those_of_the_task():
     env = DriftingVectorEnv("toy", "abrupt", drift_steps=100, num_envs=2, drift_seed=3, onset=0.4, changes="random")
     env.reset(seed=0)
     drift = np.stack([env.step(np.zeros((2, 2), np.float32))[-1]["drift"][0] for _ in range(100)])
-    world = World(envs.make("toy"), 100, onset=0.4, changes="random")
+    world = World(envs.make("toy"), 100, onset=0.4, changes="random", patterns=patterns_of(["abrupt"]))
     np.testing.assert_allclose(drift, world.path(world.drift("abrupt", 3), jnp.arange(100))[0], atol=1e-6)
     changes = 1 + np.flatnonzero(np.diff(drift, axis=0).any(1))
     assert len(changes) == 4

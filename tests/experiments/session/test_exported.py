@@ -15,6 +15,7 @@ from agents.meow import Meow
 from agents.ppo import Ppo, PpoConfig
 from agents.sac import Sac, SacConfig
 from agents.sql import Sql, SqlConfig
+from envs.patterns import compiled
 from envs.world import World
 from experiments.session import reader
 from experiments.session.policy import Policy
@@ -40,7 +41,7 @@ def policy_of(carrier, task, tmp_path):
         agent = agent._replace(actor=agent.actor | stats)
     if on_policy:
         agent, _ = carrier.observe(agent, 3.0 + 5.0 * jax.random.normal(jax.random.key(1), (64, carrier.obs_size)))
-    world = World(envs.make(task), 100)
+    world = World(envs.make(task), 100, patterns=compiled(["steady"]))
     return Policy("ours", "steady", 1, 0, world, carrier, agent, world.drift("steady", 0), tmp_path, 99)
 
 
