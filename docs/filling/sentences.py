@@ -100,8 +100,8 @@ def beside_public() -> list[str]:
         own = stored().runs.filter(task=task, method="SAC", pattern=STEADY, preset="quick", trained=False)
         public = published(task, "sac").filter(steps=steps)["return"].item()
         if (ours := tables.earned(own, stored().curves, steps)) is not None:
-            shares.append(f"{100 * ours / public:.0f} % on {name}")
-    return [f"SAC earns {listed(shares)} of the public return without drift after {steps:,} steps."]
+            shares.append(f"{100 * ours / public:.0f} % ({name})")
+    return [f"After {steps:,} steps without drift SAC earns {listed(shares)} of the public return."]
 
 
 def _changed(name: str, test: Callable[[Contrast], bool] = lambda row: True, *, drifting: bool = False) -> Counter:

@@ -72,7 +72,10 @@ class Row(NamedTuple):
 
 
 def overview_rows(found: Sequence[Setting], opponents: Collection[str]) -> dict[str, list[Row]]:
-    """Rows of a heat map under every contrast of AES with ``opponents``; settings at their longest horizon."""
+    """Rows of a heat map under every contrast of AES with ``opponents``; settings at their longest horizon.
+
+    A setting of an agent without a clear gain is left out, unless it is decided.
+    """
     rows: dict[str, list[Row]] = {}
     for words, (row, part) in CONTRASTS.items():
         if row not in opponents:
@@ -81,7 +84,7 @@ def overview_rows(found: Sequence[Setting], opponents: Collection[str]) -> dict[
             method = setting.methods.get(row if part == "tuned" else PUBLISHED)
             cells = {_SAME.get(name, name): each for name, each in cells_of(setting, row, part).items()}
             pinned = {_SAME.get(pattern, pattern) for name, pattern in setting.pinned if name == method}
-            if cells:
+            if any(each.outcome in DECIDED or np.isfinite(each.gain) for each in cells.values()):
                 label = f"{setting.task.removeprefix('isaac_')} {setting.methods[BASELINE]}"
                 label = f"Isaac {label}" if setting.task.startswith("isaac_") else label
                 rows.setdefault(words, []).append(Row(label, cells, pinned))
@@ -117,7 +120,7 @@ def overview(found: Sequence[Setting], opponents: Collection[str], path: Path) -
         at += 0.4
     axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(at, -0.3))
     axis.set_yticks(list(labels), list(labels.values()), fontsize=7)
-    axis.set_xticks(range(len(columns)), ["no drift", *columns[1:]], fontsize=7)
+    axis.set_xticks(range(len(columns)), ["no\ndrift", *columns[1:]], fontsize=6)
     axis.tick_params(length=0, top=True, labeltop=True, labelbottom=True)
     axis.spines[:].set_visible(False)
     store.write_bytes(path, canvas_to_files(canvas, 160).png)

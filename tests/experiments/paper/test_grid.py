@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.measure.comparisons import contrasts
+from experiments.measure.comparisons import DECIDED, contrasts
 from experiments.measure.stats import detectable
 from experiments.paper import design, early, figures, record, tables
 from experiments.session.tuning import TuningPlan
@@ -270,11 +270,15 @@ def test_pinned_settings_are_counted_apart_and_equal_to_their_controls():
     assert rows["toy SAC"].cells["abrupt"] == setting.published[tables.BASELINE, "abrupt"]
 
 
-def test_the_heat_maps_have_every_contrast_of_the_verdict():
+def test_the_heat_maps_have_every_contrast_of_the_verdict_whose_agent_gains_or_that_is_decided():
     drawn = figures.overview_rows(GRID, figures.OPPONENTS) | figures.overview_rows(GRID, figures.CONTROLS)
     for words, (row, part) in tables.CONTRASTS.items():
+        cells = [tables.cells_of(setting, row, part).values() for setting in tables.longest(GRID)]
+        told = [own for own in cells if any(np.isfinite(each.gain) or each.outcome in DECIDED for each in own)]
+        assert len(drawn[words]) == len(told)
         counted = Counter(each.outcome for own in drawn[words] for each in own.cells.values())
-        assert counted == Counter(each for s in tables.longest(GRID) for each in tables.outcomes(s, row, part))
+        assert counted == Counter(each.outcome for own in told for each in own)
+    assert not any("classic" in each.label for own in drawn.values() for each in own)
 
 
 def test_the_weight_responds_less_to_later_changes():
