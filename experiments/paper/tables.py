@@ -318,7 +318,8 @@ def earned(runs: pl.DataFrame, curves: pl.DataFrame, steps: int) -> float | None
     enough = runs.filter(pl.col("steps") >= 0.98 * steps)
     late = pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right")
     window = curves.join(enough, on=RUN, how="semi").filter(late)
-    return window.group_by(RUN).agg(pl.col("return_mean").mean())["return_mean"].mean()
+    means = window.group_by(RUN).agg(pl.col("return_mean").mean())["return_mean"].to_numpy()
+    return float(means.mean()) if len(means) else None
 
 
 def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
