@@ -1,10 +1,10 @@
 """Tables of the benchmarks: rates, costs, compiling, detectors, levels of learning without drift, engines."""
 
-import json
 from collections.abc import Mapping
 
+from agents import CARRIERS
 from filling.cells import counted, ranged, rows
-from filling.records import BENCHMARKS, CARRIERS, measured
+from filling.records import measured
 from filling.registry import table
 
 
@@ -151,7 +151,7 @@ def compiling() -> str:
         cells = [f"{traced:.1f}", f"{compiled:.1f}"]
         if case["task"] == "toy":
             cells.append(f"{sum(p['compiling'] for p in warm):.1f}")
-        body.setdefault(CARRIERS[("sac", "ppo", "sql", "meow").index(case["carrier"])], []).extend(cells)
+        body.setdefault(CARRIERS[case["carrier"]].label, []).extend(cells)
     head = ["agent", "toy: tracing", "compiling", "reading the cache", "Hopper, C engine: tracing", "compiling"]
     return rows(head, [[name, *cells] for name, cells in body.items()])
 
@@ -261,7 +261,7 @@ def mujoco_learning() -> str:
 def engines() -> str:
     """MuJoCo Warp compared with the C engine under equal random actions."""
     body = []
-    for own in json.loads((BENCHMARKS / "parity" / "engines.json").read_text())["tasks"]:
+    for own in measured("parity/engines")["tasks"]:
         gaps = [f"{own['observation'][steps][1]:.0e}".replace("e-0", "e-").replace("e+0", "e") for steps in ("1", "20")]
         returns = ["{:,.1f} [{:,.1f}, {:,.1f}]".format(*own["returns"][engine]) for engine in ("warp", "mujoco")]
         body.append([f"`{own['task']}`", *gaps, f"{own['departed']:.0%}", *returns])

@@ -1,11 +1,11 @@
 """Tables of training times and of the hours of the design."""
 
-import json
 from collections.abc import Callable, Mapping
 
-from experiments.paper import record, tables, times
+from experiments.paper import tables, times
 from experiments.paper.design import PARTS
-from filling.records import CARRIERS, RESULTS, rates
+from experiments.paper.evidence import CARRIERS
+from filling.records import rates, stored
 from filling.registry import table
 
 
@@ -64,12 +64,10 @@ def design_hours() -> str:
     def hours(value: float) -> str:
         return "< 0.1" if 0.0 < value < 0.1 else f"{value:.1f}"
 
-    stored = {cost.part: cost for cost in times.costs(json.loads((RESULTS / "grid" / record.STUDIES).read_text()))}
-    parts = {
-        f"{name}: {part.summary.partition(';')[0]}": stored[name] for name, part in PARTS.items() if name in stored
-    }
+    costs = {cost.part: cost for cost in times.costs(stored().studies)}
+    parts = {f"{name}: {part.summary.partition(';')[0]}": costs[name] for name, part in PARTS.items() if name in costs}
     body = [
         [label, f"{cost.studies}", f"{cost.runs:,}", hours(cost.core_hours / 2), hours(cost.gpu_hours)]
-        for label, cost in (parts | {"all": times.total(list(stored.values()))}).items()
+        for label, cost in (parts | {"all": times.total(list(costs.values()))}).items()
     ]
     return tables.markdown(["part", "studies", "runs", "hours of two CPU cores", "hours on a GPU"], body)

@@ -6,13 +6,19 @@ from pathlib import Path
 
 import polars as pl
 
-from experiments.paper import helps, record, tables, times
+from experiments.measure.study import STEADY
+from experiments.paper import evidence, helps, record, tables, times
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 RESULTS = ROOT / "experiments" / "results"
-PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
-CARRIERS = ("SAC", "PPO", "SQL", "MEow")
+PATTERNS = (STEADY, *evidence.PATTERNS)
+
+
+@cache
+def recorded(name: str) -> record.Record:
+    """The record in a folder of the results."""
+    return record.read(RESULTS / name)
 
 
 @cache
@@ -21,7 +27,7 @@ def runs_of(source: str, task: str) -> pl.DataFrame:
     name, _, studies = source.partition("/")
     name_is = pl.col("study")
     own = [name_is.str.contains(f"^{of.replace('*', '.*')}$") for of in studies.split(",")]
-    return record.read(RESULTS / name).runs.filter(pl.any_horizontal(own), task=task)
+    return recorded(name).runs.filter(pl.any_horizontal(own), task=task)
 
 
 @cache
@@ -30,20 +36,21 @@ def every_run() -> record.Gathered:
     return record.gather([RESULTS / "grid", RESULTS / "earlier"])
 
 
+@cache
 def audited() -> dict:
     """The stored audit."""
     return json.loads((RESULTS / "audit.json").read_text())
 
 
+@cache
 def measured(name: str) -> dict:
     """A stored record of `aesjax bench`."""
     return json.loads((BENCHMARKS / f"{name}.json").read_text())
 
 
-@cache
 def stored() -> record.Record:
     """The record of the grid."""
-    return record.read()
+    return recorded("grid")
 
 
 @cache
@@ -61,5 +68,4 @@ def compared() -> list[helps.Comparison]:
 @cache
 def rates() -> list[times.Rate]:
     """Training times of both records."""
-    studies = [json.loads((RESULTS / name / record.STUDIES).read_text()) for name in ("earlier", "grid")]
-    return times.rates(studies[0] | studies[1])
+    return times.rates({**recorded("earlier").studies, **stored().studies})

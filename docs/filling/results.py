@@ -8,10 +8,10 @@ import numpy as np
 
 from experiments.measure import comparisons
 from experiments.paper import early, helps, tables
-from experiments.paper.evidence import NAMES, having
+from experiments.paper.evidence import CARRIERS, NAMES, having
 from experiments.study.text import parse_method
 from filling.cells import rows, starred
-from filling.records import CARRIERS, PATTERNS, ROOT, audited, compared, every_run, grid, measured, runs_of, stored
+from filling.records import PATTERNS, ROOT, audited, compared, every_run, grid, measured, runs_of, stored
 from filling.registry import table
 
 

@@ -97,10 +97,9 @@ def beside_public() -> list[str]:
     """Share of the public return that SAC earns without drift after 300,000 steps."""
     steps, shares = 300_000, []
     for task, name in LABELS.items():
-        own = stored().runs.filter(task=task, method="SAC", pattern=STEADY, preset="quick", trained=False)
-        public = published(task, "sac").filter(steps=steps)["return"].item()
-        if (ours := tables.earned(own, stored().curves, steps)) is not None:
-            shares.append(f"{100 * ours / public:.0f} % ({name})")
+        runs, public = tables.without_drift(stored().runs, task, "sac"), published(task, "sac").filter(steps=steps)
+        if (ours := tables.earned(runs, stored().curves, steps)) is not None:
+            shares.append(f"{100 * ours / public['return'].item():.0f} % ({name})")
     return [f"After {steps:,} steps without drift SAC earns {listed(shares)} of the public return."]
 
 

@@ -1,7 +1,7 @@
 """Pictures of a record: outcomes of all settings, return against weight, response of the weight to changes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,7 +96,7 @@ def overview(found: Sequence[Setting], opponents: Collection[str], path: Path) -
     from matplotlib.patches import Rectangle
 
     sections = overview_rows(found, opponents)
-    patterns = {pattern for rows in sections.values() for row in rows for pattern in row.cells}
+    patterns = set().union(*(row.cells for row in chain.from_iterable(sections.values())))
     columns = [*_COLUMNS, *sorted(patterns - {*_COLUMNS})]
     height = sum(len(rows) + 1.6 for rows in sections.values())
     canvas, (axis,) = _canvas(0.155 * height + 0.2)

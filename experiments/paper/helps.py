@@ -8,6 +8,7 @@ import polars as pl
 
 from experiments.measure.comparisons import DECIDED, Contrast, contrasts
 from experiments.measure.study import STEADY
+from experiments.paper import times
 from experiments.paper.record import Record
 from experiments.paper.tables import markdown
 from experiments.study.config import StudyConfig, config_from_json
@@ -95,14 +96,13 @@ def comparisons(record: Record) -> list[Comparison]:
 def _study(record: Record, name: str) -> _Study:
     about, keys = record.studies[name], ["method", "pattern", "seed"]
     config = config_from_json(about["config"])
-    (part,) = about["parts"].values()
+    (rate,) = times.rates({name: about})
     late = record.curves.filter(pl.col("study") == name, pl.col("step") > config.onset * config.steps)
     means = late.group_by(keys).agg(pl.col(metric).cast(pl.Float64).mean() for metric in METRICS)
     broken = {tuple(run[key] for key in keys) for run in about["unfinished"]}
     found = {tuple(row[key] for key in keys): row for row in means.iter_rows(named=True)}
     whole = {run: row for run, row in found.items() if run not in broken}
-    seconds = about["num_devices"] * part["seconds"] / (part["runs"] * config.steps)
-    return _Study(config, about["device"], seconds, whole)
+    return _Study(config, rate.device, rate.devices * rate.seconds_per_step, whole)
 
 
 def _compared(studies: Sequence[_Study]) -> Comparison | None:

@@ -313,6 +313,11 @@ def verdict(found: Sequence[Setting]) -> str:
 MILESTONES, WINDOW = (26_000, 100_000, 300_000, 1_000_000), 0.1
 
 
+def without_drift(runs: pl.DataFrame, task: str, carrier: str, preset: str = "quick") -> pl.DataFrame:
+    """Runs of a carrier's own weight without drift, which began untrained."""
+    return _steady(runs.filter(task=task, carrier=carrier, preset=preset, trained=False))
+
+
 def earned(runs: pl.DataFrame, curves: pl.DataFrame, steps: int) -> float | None:
     """Mean return in the tenth of ``steps`` before them, over the runs that come within 2 % of them; None without."""
     enough = runs.filter(pl.col("steps") >= 0.98 * steps)
@@ -328,10 +333,9 @@ def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
     Args:
       runs, curves: of a record. A number is `earned` of all runs of as many steps, which several studies have.
     """
-    own = _steady(runs.filter(pl.col("task").is_in(TASKS["mujoco"]), ~pl.col("trained")))
     body = []
     for task, carrier, preset in product(TASKS["mujoco"], ("sac", "ppo", "crossq"), ("quick", "paper")):
-        trained = own.filter(task=task, carrier=carrier, preset=preset)
+        trained = without_drift(runs, task, carrier, preset)
         if trained.is_empty():
             continue
         public = dict(published(task, carrier).select("steps", "return").iter_rows())

@@ -274,10 +274,10 @@ def test_the_heat_maps_have_every_contrast_of_the_verdict_whose_agent_gains_or_t
     drawn = figures.overview_rows(GRID, figures.OPPONENTS) | figures.overview_rows(GRID, figures.CONTROLS)
     for words, (row, part) in tables.CONTRASTS.items():
         cells = [tables.cells_of(setting, row, part).values() for setting in tables.longest(GRID)]
-        told = [own for own in cells if any(np.isfinite(each.gain) or each.outcome in DECIDED for each in own)]
-        assert len(drawn[words]) == len(told)
+        compared = [own for own in cells if any(np.isfinite(each.gain) or each.outcome in DECIDED for each in own)]
+        assert len(drawn[words]) == len(compared)
         counted = Counter(each.outcome for own in drawn[words] for each in own.cells.values())
-        assert counted == Counter(each.outcome for own in told for each in own)
+        assert counted == Counter(each.outcome for own in compared for each in own)
     assert not any("classic" in each.label for own in drawn.values() for each in own)
 
 
