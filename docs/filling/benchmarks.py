@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from agents import CARRIERS
-from filling.cells import counted, ranged, rows
+from experiments.paper.tables import markdown
+from filling.cells import counted, ranged
 from filling.records import measured
 from filling.registry import table
 
@@ -21,7 +22,7 @@ def rejax() -> str:
         found = [c["ratios"].get(key) for c in cases]
         return [label, *(ranged(ratio) if ratio else "" for ratio in found)]
 
-    return rows(
+    return markdown(
         head,
         [
             line("rate of a constant weight / rejax", "fixed_over_rejax"),
@@ -43,7 +44,7 @@ def learning_step() -> str:
         numbers = [f"{1_000 / step:.1f}", f"{1_000 / products:.1f}", f"{gflops * products:.0f}", ranged(share)]
         body.append([f"{case['runs']}", *numbers])
     head = ["runs", "gradient step, ms", "products alone, ms", "products alone, GFLOP/s", "products / gradient step"]
-    return rows(head, body)
+    return markdown(head, body)
 
 
 @table
@@ -56,7 +57,7 @@ def costs() -> str:
             schedule, _, proxy = key.removeprefix(prefix).partition(":")
             label = f"{schedule}:proxy={proxy}" if proxy else schedule
             body.append([f"`{label}`", ranged(ratio)])
-    return rows(["SAC, toy, 10 runs", "time relative to the schedule alone, median [range]"], body)
+    return markdown(["SAC, toy, 10 runs", "time relative to the schedule alone, median [range]"], body)
 
 
 @table
@@ -66,7 +67,7 @@ def physics() -> str:
     for case in measured("mujoco_physics_512")["cases"]:
         ratios = [case["ratios"][f"mujoco_over_{other}"]["median"] for other in ("raw_batch", "gymnasium")]
         body.append([case["task"], *(f"{ratio:.2f}" for ratio in ratios)])
-    return rows(["task", "rate relative to bare `mujoco.batch.Batch`", "rate relative to a Gymnasium loop"], body)
+    return markdown(["task", "rate relative to bare `mujoco.batch.Batch`", "rate relative to a Gymnasium loop"], body)
 
 
 _RATIOS = {"time_of_aes_over_fixed": "time of `aes` / constant", "warp_over_gymnasium": "rate / a Gymnasium loop of 8"}
@@ -81,7 +82,7 @@ def gpu() -> str:
         rate, *_ = case["medians"].values()  # of the first contestant
         ratios = "; ".join(f"{_RATIOS[name]}: {ranged(ratio)}" for name, ratio in case["ratios"].items())
         body.append([f"`{case['task']}`, {what}", case.get("unit", "environment steps"), f"{rate:,.0f}", ratios])
-    return rows(["one H100", "unit", "per second", "median ratio [range]"], body)
+    return markdown(["one H100", "unit", "per second", "median ratio [range]"], body)
 
 
 @table
@@ -97,7 +98,7 @@ def growth() -> str:
         ]
         for r in runs
     ]
-    return rows(["toy task, 20,000 steps", "updates per second, all runs", "study, s", "memory, GiB"], body)
+    return markdown(["toy task, 20,000 steps", "updates per second, all runs", "study, s", "memory, GiB"], body)
 
 
 @table
@@ -108,7 +109,7 @@ def forecasts() -> str:
         [name, f"{s['forecast']:.1f}", f"{s['real']:.1f}", f"{s['forecast_over_real']:.2f}"]
         for name, s in studies.items()
     ]
-    return rows(["study", "forecast, s", "measured, s", "ratio"], body)
+    return markdown(["study", "forecast, s", "measured, s", "ratio"], body)
 
 
 @table
@@ -118,7 +119,7 @@ def compiler() -> str:
     for curve in measured("compiler_options")["curves"]:
         change = f"{curve['difference']:+.2f} ± {curve['half_width']:.2f}"
         body.append([curve["study"], f"{curve['first_difference']:.0e}", change, f"{curve['mean_return'][0]:.1f}"])
-    return rows(
+    return markdown(
         [
             "8 runs each",
             "first relative difference",
@@ -138,7 +139,7 @@ def compiler_time() -> str:
         cells = ["{:.2f} [{:.2f}, {:.2f}]".format(*own[key]) for own in times.values()]
         body.append([words, *cells])
     head = "processor time of a training interval, relative to none of the options"
-    return rows([head, *(carrier.upper() for carrier in times)], body)
+    return markdown([head, *(carrier.upper() for carrier in times)], body)
 
 
 @table
@@ -153,7 +154,7 @@ def compiling() -> str:
             cells.append(f"{sum(p['compiling'] for p in warm):.1f}")
         body.setdefault(CARRIERS[case["carrier"]].label, []).extend(cells)
     head = ["agent", "toy: tracing", "compiling", "reading the cache", "Hopper, C engine: tracing", "compiling"]
-    return rows(head, [[name, *cells] for name, cells in body.items()])
+    return markdown(head, [[name, *cells] for name, cells in body.items()])
 
 
 @table
@@ -170,7 +171,7 @@ def bridged() -> str:
         [f"{int(copies):,}", *(f"{case['vector_steps_per_second'][key]:.0f}" for key in columns)]
         for copies, case in measured("bridge")["copies"].items()
     ]
-    return rows(["environments", *columns.values()], body)
+    return markdown(["environments", *columns.values()], body)
 
 
 _RECORDED = {"td_quantile/fresh": "newest transitions", "td_quantile/update": "update batch"}
@@ -197,7 +198,7 @@ def detection() -> str:
         count = data[kind]["observations"]
         false = [f"{data[kind][name][which]['false']:.0f}" for _, name, which in _AT_EQUAL]
         body.append([f"{label}, false in {count:,} updates", *false])
-    return rows(["stream, updates apart", *(label for label, _, _ in _AT_EQUAL)], body)
+    return markdown(["stream, updates apart", *(label for label, _, _ in _AT_EQUAL)], body)
 
 
 @table
@@ -208,7 +209,7 @@ def detectors() -> str:
         for apart in (key for key in of["aes_c"]["own"] if key.isdigit() and kind not in _RECORDED):
             cells = [_detected(of, name, which, int(apart)) for _, name, which in _AT_EQUAL]
             body.append([f"{kind}, {int(apart):,}", *cells])
-    return rows(["stream, observations apart", *(label for label, _, _ in _AT_EQUAL)], body)
+    return markdown(["stream, observations apart", *(label for label, _, _ in _AT_EQUAL)], body)
 
 
 @table
@@ -221,7 +222,7 @@ def detector_settings() -> str:
             jumps, _, _ = _detected(of, name, "common", 1000).partition(",")
             cells.append(f"{jumps}, {of[name]['common']['streams'] / of['streams']:.0%}")
         body.append([_RECORDED.get(kind, kind), *cells])
-    return rows(["stream", *_DETECTORS], body)
+    return markdown(["stream", *_DETECTORS], body)
 
 
 PUBLISHED = {  # levels of other simulators, with 33 to 655 million samples
@@ -242,7 +243,7 @@ def isaac_learning() -> str:
         chance = [f"{own[key]['mean']:.0f}" for key in ("random_actions", "zero_actions")]
         seeds = ", ".join(f"{value:,.0f}" for value in own["last_five_evaluations"])
         body.append([own["task"], f"{own['trained'] / 1e6:.1f} M", *chance, seeds, PUBLISHED[own["task"]]])
-    return rows(["task", "samples", "random actions", "zero actions", "PPO, each seed", "published"], body)
+    return markdown(["task", "samples", "random actions", "zero actions", "PPO, each seed", "published"], body)
 
 
 @table
@@ -254,7 +255,7 @@ def mujoco_learning() -> str:
     for own, steps in (*studies, (sbx, sbx["step"][-1])):
         seeds = ", ".join(f"{curve[-1]:,.0f}" for curve in own["return_mean"].values())
         body.append([f"{own['task']}, {own['carrier']}", f"{steps:,}", seeds])
-    return rows(["task, agent", "steps", "return of each seed"], body)
+    return markdown(["task, agent", "steps", "return of each seed"], body)
 
 
 @table
@@ -266,7 +267,7 @@ def engines() -> str:
         returns = ["{:,.1f} [{:,.1f}, {:,.1f}]".format(*own["returns"][engine]) for engine in ("warp", "mujoco")]
         body.append([f"`{own['task']}`", *gaps, f"{own['departed']:.0%}", *returns])
     head = ["task", "after 1 step", "after 20", "departed by 200", "return, Warp", "return, C engine"]
-    return rows(head, body)
+    return markdown(head, body)
 
 
 @table
@@ -282,7 +283,9 @@ def proxy_detections() -> str:
             body.append(
                 [f"`{study.partition('-')[2]}`", label, found, delay, f"{row['false']} in {row['observations']:,}"]
             )
-    return rows(["drifting parameters", "proxy", "changes detected", "median delay, updates", "false detections"], body)
+    return markdown(
+        ["drifting parameters", "proxy", "changes detected", "median delay, updates", "false detections"], body
+    )
 
 
 @table
@@ -293,4 +296,4 @@ def vector_env() -> str:
         ratio, cpu = case["ratios"]["make_vec_over_async"], case["steps_per_cpu_second"]["ratio"]
         body.append([f"`{case['task']}`", f"{case['medians']['make_vec']:,.0f}", ranged(ratio), f"{cpu:.1f}"])
     header = ["`make_vec`", "steps per second", "rate / `AsyncVectorEnv`, median [range]", "the same per CPU second"]
-    return rows(header, body)
+    return markdown(header, body)

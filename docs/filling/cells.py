@@ -1,16 +1,8 @@
-"""Forms of numbers and tables."""
+"""Forms of numbers."""
 
-import re
 from collections.abc import Mapping
 
 from experiments.measure import comparisons
-
-
-def rows(header: list[str], body: list[list[str]]) -> str:
-    """A Markdown table; all columns but the first are aligned right if their first cell is a number."""
-    right = ["---:" if re.match(r"[-+]?[\d.]", cell) else "---" for cell in body[0]]
-    lines = [header, ["---", *right[1:]], *body]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def starred(contrast: comparisons.Contrast, places: int = 1) -> str:

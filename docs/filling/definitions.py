@@ -4,7 +4,8 @@ import inspect
 import re
 from collections.abc import Callable
 
-from filling.cells import number, rows
+from experiments.paper.tables import markdown
+from filling.cells import number
 from filling.records import ROOT
 from filling.registry import table
 
@@ -24,7 +25,7 @@ def tasks() -> str:
         ]
         sizes = [str(spec.obs_size), str(spec.action_size), f"{spec.time_limit:,}"]
         body.append([f"`{name}`", *sizes, ", ".join(drift)])
-    return rows(["task", "observation", "action", "time limit", "drifting parameters"], body)
+    return markdown(["task", "observation", "action", "time limit", "drifting parameters"], body)
 
 
 @table
@@ -44,8 +45,8 @@ def protocols() -> str:
         names, tasks = (", ".join(texts) for texts in zip(*own, strict=True))
         drifts.append([names, f"{tasks}: {drift}", patterns, segment, steps])
         sources.append([names, source, deviations])
-    first = rows(["name", "drifts", "patterns", "steps of a segment", "steps"], drifts)
-    return first + "\n" + rows(["name", "source", "deviations from the source"], sources)
+    first = markdown(["name", "drifts", "patterns", "steps of a segment", "steps"], drifts)
+    return first + "\n" + markdown(["name", "source", "deviations from the source"], sources)
 
 
 def defaults(function: Callable, options: tuple[str, ...] | None = None) -> str:
@@ -66,7 +67,7 @@ def schedules() -> str:
     for name, factory in SCHEDULES.items():
         options = tuple(o for o in factory.options if o != "q")
         body.append([f"`{name}`", factory.label, factory.summary, defaults(factory.__wrapped__, options)])
-    return rows(["name", "label", "rule", "options"], body)
+    return markdown(["name", "label", "rule", "options"], body)
 
 
 @table
@@ -74,7 +75,7 @@ def proxies() -> str:
     """A row per proxy."""
     from aesjax.schedules import PROXIES
 
-    return rows(
+    return markdown(
         ["proxy", "value"],
         [[f"`{name}`", factory.summary.replace("|", r"\|")] for name, factory in PROXIES.items()],
     )
@@ -86,7 +87,7 @@ def adaptations() -> str:
     from aesjax.adaptations import ADAPTATIONS
 
     body = [[f"`{n}`", rule.lever, rule.summary, defaults(rule.__wrapped__)] for n, rule in ADAPTATIONS.items()]
-    return rows(["`+`", "adjusts", "rule", "options"], body)
+    return markdown(["`+`", "adjusts", "rule", "options"], body)
 
 
 @table

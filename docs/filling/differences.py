@@ -10,9 +10,10 @@ from agents import CarrierSpec
 from experiments.measure import comparisons
 from experiments.paper import record
 from experiments.paper.evidence import NAMES, having
+from experiments.paper.tables import markdown
 from experiments.study.method import Method
 from experiments.study.text import parse_method, parse_method_with_carrier
-from filling.cells import rows, starred
+from filling.cells import starred
 from filling.records import PATTERNS, runs_of
 from filling.registry import TABLES
 
@@ -74,7 +75,7 @@ def contrasts(family: Family) -> str:
         return starred(values[place], family.places) if place in values else ""
 
     body = [[r.label, *(cell((at, pattern)) for pattern in family.patterns)] for at, r in enumerate(family.rows)]
-    return rows([family.head, *("no drift" if p == "steady" else p for p in family.patterns)], body)
+    return markdown([family.head, *("no drift" if p == "steady" else p for p in family.patterns)], body)
 
 
 def constants(source: str, task: str, carrier: CarrierSpec) -> tuple[Method, ...]:

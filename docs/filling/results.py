@@ -10,7 +10,7 @@ from experiments.measure import comparisons
 from experiments.paper import early, helps, tables
 from experiments.paper.evidence import CARRIERS, NAMES, having
 from experiments.study.text import parse_method
-from filling.cells import rows, starred
+from filling.cells import starred
 from filling.records import PATTERNS, ROOT, audited, compared, every_run, grid, measured, runs_of, stored
 from filling.registry import table
 
@@ -24,7 +24,9 @@ def weight() -> str:
         own = own.filter(having(own, parse_method("aes", NAMES[carrier]).__eq__), pattern="abrupt")
         shares = (100 * own[name].mean() for name in ("saturation_max", "responsiveness"))
         body.append([carrier, f"{own['mean_entropy_weight'].mean():.2f}", *(f"{share:.1f}" for share in shares)])
-    return rows(["`aes`, abrupt drift", "mean weight", "at the upper clip, %", "rise after a change, %"], body)
+    return tables.markdown(
+        ["`aes`, abrupt drift", "mean weight", "at the upper clip, %", "rise after a change, %"], body
+    )
 
 
 @table
@@ -44,7 +46,7 @@ def audit() -> str:
     """Each task family alone, as the audit judges it."""
     from experiments.paper.audit import FAMILIES, families
 
-    return rows(FAMILIES, families(audited()))
+    return tables.markdown(FAMILIES, families(audited()))
 
 
 def _claims(verdict: str) -> list[list[str]]:
@@ -106,7 +108,7 @@ def trained() -> str:
             returns = ", ".join(f"{run['return_mean']:,.0f}" for run in own["runs"])
             link = f"[`{task}`](../experiments/warm/{task})"
             body.append([link, carrier.upper(), f"{own['runs'][0]['step']:,}", returns])
-    return rows(["folder", "agent", "steps", "returns, seeds 1 to 5"], body)
+    return tables.markdown(["folder", "agent", "steps", "returns, seeds 1 to 5"], body)
 
 
 @table
@@ -184,7 +186,7 @@ def aes() -> str:
     """Published AES minus its carrier on the toy task."""
     own = {each.methods[tables.BASELINE]: each.published for each in grid() if each.task == "toy"}
     body = [[c, *(starred(own[c][tables.BASELINE, pattern]) for pattern in PATTERNS)] for c in CARRIERS]
-    return rows(["AES minus the agent alone, toy task", "no drift", *PATTERNS[1:]], body)
+    return tables.markdown(["AES minus the agent alone, toy task", "no drift", *PATTERNS[1:]], body)
 
 
 @table

@@ -12,7 +12,6 @@ from experiments.paper import tables
 from experiments.paper.learned import published
 from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RECENT, TIMING, TUNED, Setting
 from experiments.study.method import BLOCKS
-from filling.cells import rows
 from filling.differences import FAMILIES, Contrast, tested
 from filling.durations import on_two_cores
 from filling.records import audited, compared, grid, measured, rates, stored
@@ -255,7 +254,7 @@ def choose() -> str:
             f"three mechanical tasks worse in {of(mechanics, WORSE)}",
         ],
     ]
-    return rows(["your task", "agent", "use", "evidence"], body)
+    return tables.markdown(["your task", "agent", "use", "evidence"], body)
 
 
 def _rivals() -> dict[str, Counter]:

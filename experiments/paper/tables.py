@@ -1,5 +1,6 @@
 """Tables of a record as Markdown, and the paper's own beside ours."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -475,8 +476,9 @@ def _rows(setting: Setting, cells: Mapping[_Key, Contrast], rows: Any) -> list[l
 
 
 def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A table whose first column is aligned left."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
+    """A table; columns with a number in them are aligned right, but for the first."""
+    numbers = [any(re.match(r"\W*\d", line[at]) for line in body) for at in range(1, len(head))]
+    lines = [head, ["---", *("---:" if found else "---" for found in numbers)], *body]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
