@@ -87,7 +87,7 @@ class Rows(NamedTuple):
     advantage: Array  # (B,)
     value: Array  # (B,) value of the state, in the value network's newest units
     target: Array  # (B,) in the value network's units
-    reward: Array  # (B,) advantages in standard deviations of the rollout
+    reward: Array  # (B,) over the standard deviation of the advantages of the rollout
     weight: Array | None = None  # (B,) 1 where the row counts, else 0; None: all do
 
 

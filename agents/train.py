@@ -248,7 +248,7 @@ def learner_of(
         supply, updates = Supply(), world.total // agent.config.rollout * agent.config.epochs * agent.config.minibatches
     else:
         sizes = dataclasses.replace(sizes, warmup=warmup // num_envs, capacity=replay)
-        floor = min(max(agent.config.batch_size, 4 * LoopConfig.newest), replay)
+        floor = min(max(agent.config.batch_size, 4 * sizes.newest), replay)
         supply = Supply(min(warmup + num_envs, replay), num_envs, replay, floor)
         updates = world.total - sizes.warmup
         if updates < 1:

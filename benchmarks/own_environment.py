@@ -43,14 +43,12 @@ def environment(folder: Path) -> Callable:
     return importlib.import_module("hover").make
 
 
-def after_the_onset(results: Results) -> dict:
-    """Method -> pattern -> metric -> mean of every seed, over the evaluations under drift."""
-    late = results.curves.filter(pl.col("step") > ONSET * STEPS)
-    means = late.group_by("method", "pattern", "seed", maintain_order=True).agg(pl.col(*METRICS).mean())
+def by_seed(results: Results) -> dict:
+    """Method -> pattern -> metric -> values of the seeds in their order; returns are those from the onset on."""
+    runs = results.metrics.filter(pl.col("metric").is_in(list(METRICS)), level="run")
     found: dict = {}
-    for (method, pattern), rows in means.group_by("method", "pattern", maintain_order=True):
-        columns = rows.sort("seed").select(*METRICS)
-        found.setdefault(method, {})[pattern] = {name: columns[name].to_list() for name in METRICS}
+    for (method, pattern, metric), rows in runs.group_by("method", "pattern", "metric", maintain_order=True):
+        found.setdefault(method, {}).setdefault(pattern, {})[metric] = rows.sort("seed")["value"].to_list()
     return found
 
 
@@ -72,8 +70,8 @@ def main() -> None:
         "steps": STEPS,
         "constant": constant.chosen,
         "choices": tuning.choices.to_dicts(),
-        "one": after_the_onset(tuning.results),
-        "quarter": after_the_onset(fewer.run(options.runs / "quarter")),
+        "one": by_seed(tuning.results),
+        "quarter": by_seed(fewer.run(options.runs / "quarter")),
     }
     store.write_json(options.out, record)
 

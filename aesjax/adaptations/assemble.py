@@ -27,7 +27,7 @@ def driver_of(schedule: Schedule, adaptations: Sequence[Adaptation], given: Sche
     """The schedule whose ratio drives the adaptations of a run; None if none of them reads a ratio.
 
     It is ``given``, else ``schedule`` if that is relative, else `aes_r`. Options that it does not set are taken from
-    ``schedule``.
+    ``schedule``, if they have the same name and range there.
 
     Raises:
       ValueError: ``given`` is a schedule without a ratio, or no adaptation reads one.
@@ -43,7 +43,9 @@ def driver_of(schedule: Schedule, adaptations: Sequence[Adaptation], given: Sche
         raise ValueError(f"signal '{given.factory.name}' drives adaptations, and '{rule}' has none that reads one")
     if not reads or given is None:
         return None
-    shared = {name: value for name, value in schedule.options.items() if name in given.factory.signature.names}
+    theirs, ours = ({**each.factory.known_ranges, **each.factory.ranges} for each in (schedule, given))
+    alike = [name for name in given.factory.signature.names if theirs.get(name) == ours.get(name)]
+    shared = {name: value for name, value in schedule.options.items() if name in alike}
     return Schedule(given.factory, {**shared, **given.given}, schedule.proxy if given.proxy is None else given.proxy)
 
 
@@ -128,11 +130,12 @@ def _unclipped(signal: Schedule) -> Schedule:
 
 def _playing(values: dict[str, Any], played: Played, count: Array, stored: Array) -> dict[str, Any]:
     """``values``, or the recorded values for the update after ``count`` if a record is played."""
-    at = jnp.minimum(count // played.stride, played.weight.shape[0] - 1)
-    begins = count % played.stride == 0  # a refresh is due once, when its sample begins
+    # The values are those after update ``count``; a refresh is due once, after the first update of its sample.
+    begins = (count - 1) % played.stride == 0
     for lever, values_of in played.levers._asdict().items():
         if values_of is not None:
-            value = values_of[at]
+            sample = (count - (lever in ONCE)) // played.stride
+            value = values_of[jnp.minimum(sample, played.weight.shape[0] - 1)]
             value = value * stored if lever in ("window", "recency") else value
             value = jnp.where(begins, value, 0.0) if lever in ONCE else value
             values[lever] = jnp.where(played.on > 0, value, values[lever])

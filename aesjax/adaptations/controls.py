@@ -33,7 +33,8 @@ def _constant_at_mean(record: Played, *_: Any) -> Played:
     length = len(record.weight)
 
     def held(values: Any) -> np.ndarray:
-        return np.full(length, np.mean(values), np.float32)
+        acting = np.asarray(values)[np.isfinite(values)]  # infinite: not yet restricted
+        return np.full(length, np.mean(acting) if acting.size else np.inf, np.float32)
 
     events = np.zeros(length, bool)
     for values in (record.levers.refresh, record.levers.isometry):

@@ -30,7 +30,7 @@ class Supply(NamedTuple):
     stored: float = 0.0  # at the first update
     arriving: float = 0.0  # with every further update
     capacity: float = 0.0
-    floor: float = 0.0  # smallest window: several batches, and four windows of newest residuals
+    floor: float = 0.0  # smallest window: a batch, and four windows of newest residuals
 
 
 class Now(NamedTuple):

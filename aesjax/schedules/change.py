@@ -82,15 +82,17 @@ def aes_c(
         z    = clip((b - m) / s, -10, 10)
         S    = clip(S + z/2 - psi_j, 0, threshold + 6)            # after 96 blocks; psi_j: `compensator`
         u    = u + (z s - u) / 4
-        m    = m + eta clip(b - m, -3s, 3s)                       # eta = max(1/k, 1/64), k blocks so far
+        m    = m + eta clip(b - m, -3s, 3s)                       # eta = max(1/k, 1/64), k blocks
         V    = V + eta (min((b - 2b' + b'')^2 / 6, 9V) - V)       # b', b'' the two blocks before
         s^2  = max_{i <= 5} 2^i V_{j+i} (1 + 4/k)
         E    = max_j [S_j >= threshold] clip(exp(u_j) - 1, 0, e_max)
         lam  = base * min(sqrt(1 + gain E), r_max)
 
-    m moves at a quarter of eta while ``threshold/4 < S < threshold``. A detection freezes m and V of every level until
-    three successive pairs of neighbouring blocks of 32 observations differ by at most 3 s, or 512 observations have
-    passed. Then S and u return to zero, the weight returns to the base, and a level is tested again after 8 blocks.
+    For m and s, k counts blocks since the last relearning, and m is clipped from its eighth block on; for V it counts
+    those since the start. m moves at a quarter of eta while ``threshold/4 < S < threshold``. A detection freezes m and
+    V of every level until three successive pairs of neighbouring blocks of 32 observations differ by at most 3 s, or
+    512 observations have passed. Then S and u return to zero, the weight returns to the base, and a level is tested
+    again after 8 blocks.
 
     False alarms. If block means are independent and no heavier than standardised exponentials, S is a
     supermartingale, and the rate of false alarms per update is at most 1.1 exp(-threshold) (Lorden 1971; Shin, Ramdas

@@ -127,8 +127,12 @@ class Schedule(Made):
           facts: the run's numbers by name.
           proxy: used if the schedule names none. A schedule without a proxy stores it too, because `together`
         measures proxies at its quantile level.
+
+        Raises:
+          ValueError: numbers that do not fit together.
         """
         filled = replace(super().filled(facts), proxy=proxy if self.proxy is None else self.proxy)
+        self.factory.check(filled.given)  # a bound that the run set may cross a given one
         return replace(filled, proxy=filled.reads) if self.factory.uses_proxy else filled
 
     def built(self, proxy: Proxy | None) -> EntropySchedule:

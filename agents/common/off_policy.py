@@ -84,10 +84,13 @@ class OffPolicy(Loop):
         return state, metrics | more | {"policy_entropy": entropy}
 
     def block(self, state: RunState, run: Run, key: Array, steps: Array, *inputs: Any) -> Any:
-        """Run vector steps ``steps`` (n,) in order, then a due refresh of parameters."""
+        """A due refresh of parameters, then vector steps ``steps`` (n,) in order.
+
+        An evaluation, which ends a block, thus sees the agent that has acted and not a fresh one.
+        """
+        first = jax.random.fold_in(key, steps[0])
+        state, refreshes = adapting.refresh(state, self.carrier, self.carrier.init, first)
         state, outputs = jax.lax.scan(lambda state, now: self.step(state, run, *now), state, (steps, *inputs))
-        last = jax.random.fold_in(key, steps[-1])
-        state, refreshes = adapting.refresh(state, self.carrier, self.carrier.init, last)
         return state, outputs, refreshes
 
     def step(

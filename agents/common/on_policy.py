@@ -38,7 +38,7 @@ class OnPolicy(Loop):
     """One run of PPO as pure functions, to be batched by `vmap`.
 
     T vector steps, residuals and proxy of the rollout, then epochs x minibatches gradient steps, each followed by one
-    update of schedule and adaptations. A due refresh is applied after the last epoch of the rollout.
+    update of schedule and adaptations. A due refresh is applied before the next rollout.
     """
 
     carrier: OnPolicyCarrier
@@ -80,11 +80,11 @@ class OnPolicy(Loop):
         return state, metrics | more | {"policy_entropy": entropy}
 
     def rollout(self, state: RunState, run: Run, key: Array, steps: Array, changes: Array, *inputs: Any) -> Any:
-        """Collect one rollout, learn from it, then apply a due refresh of parameters."""
+        """Apply a due refresh of parameters, collect one rollout and learn from it."""
+        first = jax.random.fold_in(key, steps[0])
+        state, more = adapting.refresh(state, self.carrier, self.new_agent, first)
         state, (rollout, finished) = jax.lax.scan(lambda state, at: self.step(state, run, *at), state, inputs)
         state, (logs, measured) = self.learn(state, run, key, steps[-1], rollout, jnp.sum(changes))
-        last = jax.random.fold_in(key, steps[-1])
-        state, more = adapting.refresh(state, self.carrier, self.new_agent, last)
         return state, (jax.tree.map(jnp.sum, finished) | logs, measured), more
 
     def step(self, state: RunState, run: Run, words: Array, values: Array, notice: Any) -> Any:

@@ -18,7 +18,8 @@ _TINY = 1e-30
 def refreshed(networks: Sequence[Network], state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
     """Shrink-and-perturb, ``p + step (p_fresh - p)``, with () steps of the critic (and target) and of the actor.
 
-    The optimiser state of moved parameters is reset. Other fields, such as running statistics, stay.
+    The optimiser state of moved parameters is reset. Other fields stay, such as the moments of
+    observations; statistics inside of moved networks, such as those of batch renormalisation, move as well.
     """
     by, moved = {"critic": critic, "actor": actor}, {}
     for each in networks:

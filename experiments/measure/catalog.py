@@ -126,6 +126,11 @@ def _mean_of(log: str) -> Callable[[StudyRun], float]:
     return lambda run: float(nan_mean(run.log(log)))
 
 
+def _return_of(log: str, *, before: bool = False) -> Callable[[StudyRun], float]:
+    """Mean of a logged return from the onset of the drift on."""
+    return lambda run: float(nan_mean(run.log_of_drift(log, before=before)))
+
+
 def _sum_of(log: str) -> Callable[[StudyRun], float]:
     return lambda run: float(np.nansum(run.log(log)))
 
@@ -159,8 +164,8 @@ _ROWS = (
            under_drift=True, verdict=""),
     _return("later_return", lambda run: later_return(run.curve, run.changes), ("changes",), "", order=2, versus=True,
             under_drift=True, words="mean return after the first change"),
-    _return("online_return", _mean_of("online_return"), (), "not_logged", "online_return", order=2, versus=True,
-            recorded=True, words="online return"),
+    _return("online_return", _return_of("online_return", before=True), (), "not_logged", "online_return", order=2,
+            versus=True, recorded=True, words="online return"),
     _time("recovery", lambda run: run.raw.total, ("recovery",), order=9, recorded=True, words="raw recovery"),
     _share("recovered_fraction", lambda run: run.raw.recovered_fraction, ("recovery",)),
     _null("recovery_null", lambda run: recovery(run.steady, run.changes).total, ("recovery", "steady"), recorded=True),
@@ -188,16 +193,16 @@ _ROWS = (
     _percent("saturation_max", lambda run: run.saturation("at_max"), low=0.0, high=1.0),
     _percent("responsiveness", StudyRun.responsiveness),
     _row("mean_entropy_weight", _mean_of("entropy_weight"), (), "not_logged", low=0.0, recorded=True, digits=4),
-    _row("mean_train_return", _mean_of("train_return"), (), "not_logged"),
+    _row("mean_train_return", _return_of("train_return", before=True), (), "not_logged"),
     _row("mean_response_ratio", _mean_of("response_ratio"), (), "not_logged", "response_ratio", digits=3),
     _row("mean_window_share", _mean_of("window_share"), (), "not_logged", "window_share", low=0.0, high=1.0, digits=3),
     _row("mean_rate_factor", _mean_of("rate_factor"), (), "not_logged", "rate_factor", low=0.0, digits=3),
     *(
-        _row(f"mean_return_{where}", _mean_of(f"return_{where}"), (), "not_logged", f"return_{where}")
+        _row(f"mean_return_{where}", _return_of(f"return_{where}"), (), "not_logged", f"return_{where}")
         for where in ("nominal", "previous", "next", "low", "high")
     ),
     # Averaged like the other conditions, unlike `mean_return`.
-    _row("mean_return_in_force", _mean_of("return_mean"), (), "not_logged", "return_nominal"),
+    _row("mean_return_in_force", _return_of("return_mean"), (), "not_logged", "return_nominal"),
     _row("refreshes", _sum_of("refreshes"), logged="refreshes", low=0.0, digits=1),
     _row("gradient_steps", _sum_of("gradient_steps"), logged="gradient_steps", low=0.0, digits=0),
 )  # fmt: skip

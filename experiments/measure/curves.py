@@ -54,6 +54,11 @@ class Curve:
             text = f"the last evaluation is at step {steps[-1]:g} of {self.horizon:g}, more than one interval"
             raise IncompleteRunError(f"{text} ({gap:g}) early")
 
+    @property
+    def start(self) -> float:
+        """Step from which returns are averaged: the onset, or 0 if the training ended before it, as trials do."""
+        return self.onset if self.onset < self.horizon else 0.0
+
 
 def auc(curve: Curve, start: float = 0.0) -> float:
     """Area under the curve over exactly [start, T], reward * environment steps; NaN for a diverged run.
@@ -71,17 +76,11 @@ def auc(curve: Curve, start: float = 0.0) -> float:
 
 
 def mean_return(curve: Curve) -> float:
-    """``auc(curve) / T``: the return averaged over all of training, in units of return."""
-    return auc(curve) / curve.horizon
+    """Return averaged over the training from the onset of the drift on, in units of return.
 
-
-def drift_return(curve: Curve) -> float:
-    """Return averaged over the training from the onset of the drift on, ``mean_return`` without an onset.
-
-    NaN if the training ended before the onset.
+    Without an onset, and if the training ended before it, over all of the training (`Curve.start`).
     """
-    length = curve.horizon - curve.onset
-    return auc(curve, curve.onset) / length if length > 0 else float("nan")
+    return auc(curve, curve.start) / (curve.horizon - curve.start)
 
 
 def final_return(curve: Curve, share: float = 0.1) -> float:

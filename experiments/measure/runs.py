@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.measure import metrics
-from experiments.measure.curves import Curve, Value, drift_return
+from experiments.measure.curves import Curve, Value, mean_return
 from experiments.measure.recovery import (
     Companions,
     Recovery,
@@ -65,22 +65,31 @@ class StudyRun:
         """(m,) values of a logged column at the evaluations; NaN if the study has no such column."""
         return self.record.logs.get(name, np.full(len(self.record.steps), NAN))
 
+    def log_of_drift(self, name: str, *, before: bool) -> np.ndarray:
+        """`log` from the onset of the drift on, complete without an onset.
+
+        Args:
+          before: a value is of the interval before its evaluation, so that the one at the onset does not count.
+        """
+        side = "right" if before and self.curve.start else "left"
+        return self.log(name)[np.searchsorted(self.record.steps, self.curve.start, side) :]
+
     @cached_property
     def mean(self) -> float:
         """Mean return from the onset of the drift on."""
-        return drift_return(self.curve)
+        return mean_return(self.curve)
 
     @cached_property
     def steady_mean(self) -> np.ndarray:
         """(1,) `mean` of the same method and seed without drift."""
-        return np.array([drift_return(self.steady) if self.steady else NAN])
+        return np.array([mean_return(self.steady) if self.steady else NAN])
 
     @cached_property
     def references(self) -> np.ndarray:
         """(n,) `mean` of SAC without drift, the normaliser of nAUC; NaN where a run is not valid."""
         steady = self.key._replace(method=REFERENCE, pattern=STEADY)
         runs = [run for key, run in self.study.runs.items() if key[:4] == steady[:4]]
-        return np.array([drift_return(run.curve) if run.curve else NAN for run in runs])
+        return np.array([mean_return(run.curve) if run.curve else NAN for run in runs])
 
     @cached_property
     def raw(self) -> Recovery:
@@ -147,7 +156,7 @@ class StudyRun:
         wanted = {"reference": steady._replace(method=REFERENCE), "own": steady, "level": self.key}[denominator]
         curves = {key: run.curve for key, run in self.study.runs.items() if key[:4] == wanted[:4] and run.curve}
         if denominator != "level":
-            return metrics.clearly_positive([drift_return(curve) - floor for curve in curves.values()])
+            return metrics.clearly_positive([mean_return(curve) - floor for curve in curves.values()])
         heights = [levels(curve, self.study.changes(key)) - floor for key, curve in curves.items()]
         return all(map(metrics.clearly_positive, zip_longest(*heights, fillvalue=NAN)))  # change by change
 

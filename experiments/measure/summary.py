@@ -20,7 +20,7 @@ from experiments.measure.comparisons import (
     scopes,
     with_holm,
 )
-from experiments.measure.curves import Value, drift_return, nan_mean
+from experiments.measure.curves import Value, nan_mean
 from experiments.measure.study import LOGS, NAN, REFERENCE, STEADY, RecordedStudy, RunKey, load_study, with_numbers
 
 if TYPE_CHECKING:
@@ -75,14 +75,12 @@ def summarise(
             valid = int(np.isfinite(value.value))
             rows.append(TidyRow("run", *key, name, value.value, None, None, valid, 1, value.reason, value.flag))
     compared: list[TidyRow] = []
-    curves_of = {key: run.curve for key, run in study.runs.items()}
-    means = {key: Value(NAN if curve is None else drift_return(curve)) for key, curve in curves_of.items()}
     opponents = {method: opponents_of(study, method) for method in study.methods()}
     for scope in scopes(study):
         settings = dict.fromkeys((key.method, key.pattern) for key in study.runs if key.family == scope.family)
         for method, pattern in settings:
             if scope.keys(study, method, pattern):
-                rows += _aggregates(study, catalog, cells, means, scope, method, pattern, draw)
+                rows += _aggregates(study, catalog, cells, cells["mean_return"], scope, method, pattern, draw)
                 compared += comparisons(study, catalog, cells, scope, method, pattern, opponents[method], draw)
     for family in dict.fromkeys(key.family for key in study.runs):
         if len(tasks := study.tasks(family)) == 1:

@@ -76,12 +76,15 @@ def early(setting: Setting, curves: pl.DataFrame, share: float) -> Early:
     return Early(kappa_of(definitions[rule]), float(weights[constant]), compared, costs)
 
 
+def judged(found: Sequence[Setting]) -> list[Setting]:
+    """Settings whose numbers are chosen on seeds 1 to 5, of agents with a clear gain."""
+    return [setting for setting in longest(found) if setting.tuned and not setting.tuned_before and setting.gain > 0]
+
+
 def table(found: Sequence[Setting], curves: pl.DataFrame) -> str:
     """Differences of AES from a constant by the share of the run on which both were chosen, and what this costs."""
     body, choices = [], []
-    for setting in longest(found):
-        if not setting.tuned or setting.tuned_before or not setting.gain > 0:
-            continue
+    for setting in judged(found):
         line, chosen = ([f"`{setting.task}` {setting.methods[BASELINE]}"] for _ in range(2))
         for result in (early(setting, curves, share) for share in SHARES):
             values = [each.interval.value for each in result.contrasts.values()]

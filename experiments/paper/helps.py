@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from experiments.measure.comparisons import DECIDED, Contrast, contrasts
 from experiments.measure.study import STEADY
@@ -16,8 +15,8 @@ from experiments.study.method import Method
 from experiments.study.program import Row, rows_of
 from experiments.study.text import number
 
-#: Column of the curves -> its words.
-METRICS = {"return_mean": "evaluation", "online_return": "online"}
+#: Metric -> its words.
+METRICS = {"mean_return": "evaluation", "online_return": "online"}
 #: Whether the drift varies -> its words.
 DRIFTS = {True: "under drift", False: "no drift"}
 SCHEDULES, CRITIC, DATA, RESETS, OBSERVATIONS = (
@@ -97,12 +96,9 @@ def _study(record: Record, name: str) -> _Study:
     about, keys = record.studies[name], ["method", "pattern", "seed"]
     config = config_from_json(about["config"])
     (rate,) = times.rates({name: about})
-    late = record.curves.filter(pl.col("study") == name, pl.col("step") > config.onset * config.steps)
-    means = late.group_by(keys).agg(pl.col(metric).cast(pl.Float64).mean() for metric in METRICS)
-    broken = {tuple(run[key] for key in keys) for run in about["unfinished"]}
-    found = {tuple(row[key] for key in keys): row for row in means.iter_rows(named=True)}
-    whole = {run: row for run, row in found.items() if run not in broken}
-    return _Study(config, rate.device, rate.devices * rate.seconds_per_step, whole)
+    runs = record.runs.filter(study=name).select(*keys, *METRICS)
+    found = {tuple(row[key] for key in keys): row for row in runs.iter_rows(named=True)}
+    return _Study(config, rate.device, rate.devices * rate.seconds_per_step, found)
 
 
 def _compared(studies: Sequence[_Study]) -> Comparison | None:

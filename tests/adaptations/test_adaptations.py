@@ -7,11 +7,13 @@ import pytest
 
 from aesjax.adaptations import (
     ADAPTATIONS,
+    CONTROLS,
     LEVERS,
     NEUTRAL,
     ONCE,
     Adaptation,
     Now,
+    Played,
     Supply,
     as_adaptation,
     check_adaptation,
@@ -28,7 +30,7 @@ from aesjax.adaptations import (
     utd,
     window,
 )
-from aesjax.schedules import SCHEDULES, aes, aes_r, fixed, oracle, td_mean, td_quantile
+from aesjax.schedules import SCHEDULES, aes, aes_r, fixed, oracle, td_mean, td_quantile, trend
 from aesjax.types import Levers, Signals
 from tests.quick import quick
 
@@ -211,6 +213,25 @@ def test_baselines_follow_the_clock_alone():
     assert np.all(ratio == 1.0)
 
 
+def test_a_played_record_has_all_of_its_refreshes_once():
+    record = Played(1, 4, jnp.ones(3), Levers(isometry=jnp.array([0.5, 0.0, 1.0])))
+    adaptation = together([], [], 0, 12, SUPPLY, record)
+
+    def step(state, now):
+        state = adaptation.update(now, state)
+        return state._replace(levers=state.levers._replace(isometry=jnp.zeros(()))), state.levers.isometry
+
+    _, due = jax.lax.scan(step, adaptation.init(), Signals(true_drift=jnp.zeros(12)))
+    np.testing.assert_array_equal(due, np.eye(12)[0] * 0.5 + np.eye(12)[8])
+
+
+def test_the_mean_of_a_record_is_that_of_the_updates_in_which_the_replay_was_weighed():
+    record = Played(1, 1, np.ones(4), Levers(recency=np.array([np.inf, 0.2, 0.4, 0.3]), window=np.full(4, np.inf)))
+    held = CONTROLS["constant_at_mean"].change(record, jax.random.key(0), 1).levers
+    np.testing.assert_allclose(held.recency, 0.3, rtol=1e-6)
+    assert np.all(np.isinf(held.window))
+
+
 def test_more_gradient_steps_within_their_span_only(alone):
     levers, ratio = alone["burst"]
     at = int(np.argmax(ratio > 1.5))
@@ -277,6 +298,7 @@ def test_names_and_values_that_are_wrong_are_refused_with_what_is_allowed():
         (aes(td_mean(), kappa=0.3, lambda_max=2.0), None, aes_r(td_mean(), lambda_max=2.0)),
         (aes(base=0.2, lambda_max=2.0), oracle(base=0.3), oracle(base=0.3, lambda_max=2.0)),
         (aes(td_mean()), aes_r(td_quantile(0.5)), aes_r(td_quantile(0.5))),
+        (trend(margin=-0.5, r_max=2.0), None, aes_r(r_max=2.0)),  # another margin
     ],
 )
 def test_the_driver_is_the_given_schedule_or_a_relative_one_with_the_options_of_the_runs_own(schedule, given, driver):

@@ -12,7 +12,7 @@ import pytest
 
 import envs
 from aesjax import EntropySchedule, aes, aes_r
-from aesjax.adaptations import recent, refresh, utd
+from aesjax.adaptations import recent, refresh, reset, utd
 from aesjax.registry import UnknownNameError
 from aesjax.schedules import SCHEDULES
 from aesjax.schedules.rule import start
@@ -135,6 +135,14 @@ def test_observed_drift_is_that_of_every_stored_transition_and_of_the_evaluation
     assert flagged.obs.shape[1] == 3
     with pytest.raises(ValueError, match="observe must be 'drift' or 'change'; got 'goal'"):
         make_train("toy", carrier, observe="goal", **SMALL)
+
+
+@pytest.mark.parametrize("carrier", ["sac", pytest.param("ppo", marks=pytest.mark.slow)])
+def test_a_run_does_not_end_with_a_reset_and_an_evaluation_has_the_agent_that_acted(carrier):
+    train = make_train("toy", carrier, adaptations=[reset(every=0.5)], **SMALL)
+    state, curves = quick(lambda seed: train(seed, "fixed"))(1)
+    assert curves["refreshes"].sum() == 1.0  # at half of the updates, not at the end
+    assert max(count for _, count in optax.tree_utils.tree_get_all_with_path(state.agent, "count")) > 0
 
 
 def test_adaptations_and_own_schedules_and_the_carriers_own(observing):

@@ -265,6 +265,12 @@ def test_an_overridden_schedule_repeats_the_record_and_then_holds_it():
     np.testing.assert_allclose(mean.weight, 0.3, rtol=1e-6)
 
 
+def test_a_given_bound_may_not_cross_that_of_the_agent():
+    facts = {"base": 0.01, "lambda_min": 1e-4, "lambda_max": 0.1}
+    with pytest.raises(ValueError, match=r"'lambda_min' of schedule 'aes' must not exceed lambda_max \(0.1\); got 0.2"):
+        aes(lambda_min=0.2).filled(facts)
+
+
 # --- switch and build -----------------------------------------------------------------------------------------------
 
 

@@ -83,16 +83,17 @@ def test_recorded_values_and_intervals_of_every_metric():
 
 @pytest.mark.parametrize(("onset", "level"), [(0.0, 6.05), (0.2, 6.5625), (0.25, 485 / 75)])
 def test_metrics_of_the_drift_begin_at_its_onset_and_read_the_changes_of_each_run(onset, level):
-    """One run of three unequal segments, by hand; the return over the complete run does not change."""
+    """One run of three unequal segments, by hand."""
     labels = {"family": "toy", "task": "toy", "method": "SAC", "carrier": "sac", "seed": 1}
     returns = {"steady": 11 * [10.0], "abrupt": [0.0, 4, 8, 8, 2, 8, 9, 3, 5, 9, 9]}
-    steps = {"step": np.arange(0, STEPS + 1, 10_000)}
-    curves = pl.concat([pl.DataFrame(labels | {"pattern": p, "return_mean": r} | steps) for p, r in returns.items()])
+    logs = {"step": np.arange(0, STEPS + 1, 10_000), "online_return": [np.nan, *range(1, 11)]}
+    curves = pl.concat([pl.DataFrame(labels | {"pattern": p, "return_mean": r} | logs) for p, r in returns.items()])
     about = manifest(curves, floor=1.0) | {"changes": {"toy": {"abrupt": {"1": [40_000, 70_000]}}}}
     frame = summarise(curves, config(onset=onset), about, replicates=10)
     drifting = 1.0 - onset
     expected = {
-        "mean_return": 6.05,
+        "mean_return": level,
+        "online_return": np.mean(np.arange(1, 11)[int(10 * onset) :]),  # an interval with the onset in it counts
         "nauc_task": level / 10,
         "nauc_task_safe": (level - 1) / 9,
         "drop_run": 1 - level / 10,

@@ -11,7 +11,7 @@ from experiments.measure import stats
 from experiments.paper import design, helps
 from experiments.paper.record import Record, fits
 
-ONSET, STEPS, SEEDS = 400, 1_000, range(1, 11)
+STEPS = 1_000
 STUDIES = {
     "H-toy-1000-sac": (["sac", "sac+fixed:base=0.1", "sac+aes", "sac+trend:base=0.2", "sac+fixed:base=0.1+recent"], {}),
     "H-toy-1000-sac-history": (["sac+fixed:base=0.1"], {"history": 4}),
@@ -22,15 +22,15 @@ WEAK = 0.4 + 0.5 * np.array([-1.0, 1.0] * 5)  # a difference by seed that one te
 NOISE = 0.1 * np.sin(np.arange(1, 11))
 #: (study, method, metric, whether the drift varies) -> difference by seed; others have noise without a difference.
 KNOWN = {
-    ("H-toy-1000-sac", "SAC+trend[base=0.2]", "return_mean", True): 2.0,
+    ("H-toy-1000-sac", "SAC+trend[base=0.2]", "mean_return", True): 2.0,
     ("H-toy-1000-sac", "SAC+trend[base=0.2]", "online_return", True): -3.0,
-    ("H-toy-1000-sac", "SAC+AES", "return_mean", True): WEAK,
-    ("H-toy-1000-crossq", "CrossQ+fixed[base=0.1]", "return_mean", False): 5.0,
-    ("H-toy-1000-crossq", "CrossQ+AES[kappa=0.1]", "return_mean", False): 4.0 + NOISE,
+    ("H-toy-1000-sac", "SAC+AES", "mean_return", True): WEAK,
+    ("H-toy-1000-crossq", "CrossQ+fixed[base=0.1]", "mean_return", False): 5.0,
+    ("H-toy-1000-crossq", "CrossQ+AES[kappa=0.1]", "mean_return", False): 4.0 + NOISE,
 }
 
 
-def curves_of(name, config):
+def runs_of(name, config):
     rows = []
     for row in helps.rows_of(config):
         for pattern in config.patterns:
@@ -42,9 +42,7 @@ def curves_of(name, config):
                     d = KNOWN.get((name, row.name, metric, pattern != "steady"), 0.0)
                     d = d[seed - 1] if isinstance(d, np.ndarray) else d
                     means[metric] = level + own * (d + noise)
-                for step in range(0, config.steps + 1, 100):  # before the onset methods differ wildly
-                    values = means if step > ONSET else dict.fromkeys(means, 1e3 * len(row.name))
-                    rows.append({"method": row.name, "pattern": pattern, "seed": seed, "step": step, **values})
+                rows.append({"method": row.name, "pattern": pattern, "seed": seed, **means})
     return pl.DataFrame(rows).with_columns(study=pl.lit(name))
 
 
@@ -54,32 +52,32 @@ def record():
     for name, (methods, options) in STUDIES.items():
         study = Study("toy", methods, "steady,abrupt,ou", "1:10", steps=STEPS, evaluations=10, onset=0.4, **options)
         config, carrier = study.config, name.split("-")[3]
-        frames.append(curves_of(name, config))
+        frames.append(runs_of(name, config))
         runs = len(config.methods) * 30
         devices, seconds = {"H-toy-1000-crossq": (1, 6.0)}.get(name, (2, 1.0))
         about = {"config": config.to_json(), "device": "cpu", "num_devices": devices, "unfinished": []}
         studies[name] = about | {"parts": {carrier: {"runs": runs, "seconds": seconds * runs}}}
-    return Record(pl.concat(frames), pl.DataFrame(), studies)
+    return Record(pl.DataFrame(), pl.concat(frames), studies)
 
 
 def test_differences_outcomes_and_costs_are_those_of_the_runs(record):
     [found] = helps.comparisons(record)
-    assert (found.constant, found.levels["return_mean", True]) == (0.1, pytest.approx(15.5))
+    assert (found.constant, found.levels["mean_return", True]) == (0.1, pytest.approx(15.5))
     rivals = {rival.label: rival for rival in found.rivals}
     assert len(rivals) == 4 + 1 + 3 + 1  # all methods of the studies but the constant, no trial, and one pair of CrossQ
-    pair = rivals["CrossQ `aes` minus CrossQ `fixed`"].contrasts["return_mean", False]
+    pair = rivals["CrossQ `aes` minus CrossQ `fixed`"].contrasts["mean_return", False]
     assert (pair.outcome, pair.interval.value) == ("worse", pytest.approx(-1.0 + NOISE.mean()))
     trend, aes, crossq = rivals["`trend`"], rivals["`aes`, published"], rivals["CrossQ `fixed`"]
     outcomes = {key: contrast.outcome for key, contrast in trend.contrasts.items()}
-    assert outcomes.pop(("return_mean", True)) == "better"
+    assert outcomes.pop(("mean_return", True)) == "better"
     assert outcomes.pop(("online_return", True)) == "worse"
     assert set(outcomes.values()) == {"undecided"}
-    assert trend.contrasts["return_mean", True].interval.value == pytest.approx(2.0)
+    assert trend.contrasts["mean_return", True].interval.value == pytest.approx(2.0)
     assert trend.contrasts["online_return", True].interval.value == pytest.approx(-3.0)
     assert stats.paired_t_p(WEAK) < 0.05
-    weak = aes.contrasts["return_mean", True]
+    weak = aes.contrasts["mean_return", True]
     assert (weak.outcome, weak.p > 0.05) == ("undecided", True)  # one of 36 tests
-    assert crossq.contrasts["return_mean", False].interval.value == pytest.approx(5.0)
+    assert crossq.contrasts["mean_return", False].interval.value == pytest.approx(5.0)
     assert (crossq.cost, trend.cost) == (pytest.approx(3.0), pytest.approx(1.0))
     assert crossq.kind == helps.CRITIC
     assert rivals["`fixed`, last 4 observations"].kind == helps.OBSERVATIONS
@@ -87,13 +85,11 @@ def test_differences_outcomes_and_costs_are_those_of_the_runs(record):
 
 
 def test_a_run_that_diverged_is_left_out_with_its_pair(record):
-    broken = {"method": "SAC+trend[base=0.2]", "pattern": "ou", "seed": 3, "status": "diverged", "task": "toy"}
-    studies = record.studies | {"H-toy-1000-sac": record.studies["H-toy-1000-sac"] | {"unfinished": [broken]}}
-    worse = pl.when(pl.col("seed") == 3, pl.col("method") == broken["method"]).then(-1e6)
-    curves = record.curves.with_columns(worse.otherwise(pl.col("return_mean")).alias("return_mean"))
-    [found] = helps.comparisons(record._replace(curves=curves, studies=studies))
+    broken = pl.when(method="SAC+trend[base=0.2]", pattern="ou", seed=3).then(np.nan)
+    runs = record.runs.with_columns(broken.otherwise(pl.col("mean_return")).alias("mean_return"))
+    [found] = helps.comparisons(record._replace(runs=runs))
     (trend,) = [rival for rival in found.rivals if rival.label == "`trend`"]
-    assert trend.contrasts["return_mean", True].interval.value == pytest.approx(2.0, abs=0.01)
+    assert trend.contrasts["mean_return", True].interval.value == pytest.approx(2.0, abs=0.01)
 
 
 def test_robots_of_part_g_are_opponents_in_the_patterns_of_both_parts(record):
@@ -102,13 +98,13 @@ def test_robots_of_part_g_are_opponents_in_the_patterns_of_both_parts(record):
     about = record.studies[crossq] | {"config": jumps.config.to_json()}
     studies = {"G-toy-1000-sac": record.studies[sac], crossq: about}
     unlike = (pl.col("pattern") == "ou") & (pl.col("method") == "SAC+trend[base=0.2]")  # in one of the parts alone
-    returns = pl.when(unlike).then(1e6).otherwise(pl.col("return_mean")).alias("return_mean")
-    curves = record.curves.with_columns(returns, pl.col("study").replace({sac: "G-toy-1000-sac"}))
-    [found] = helps.comparisons(record._replace(curves=curves, studies=studies))
+    returns = pl.when(unlike).then(1e6).otherwise(pl.col("mean_return")).alias("mean_return")
+    runs = record.runs.with_columns(returns, pl.col("study").replace({sac: "G-toy-1000-sac"}))
+    [found] = helps.comparisons(record._replace(runs=runs, studies=studies))
     rivals = {rival.label: rival for rival in found.rivals}
     assert len(rivals) == 4 + 3 + 1
-    assert rivals["`trend`"].contrasts["return_mean", True].interval.value == pytest.approx(2.0, abs=0.02)
-    assert helps.comparisons(record._replace(curves=curves, studies={"G-toy-1000-sac": record.studies[sac]})) == []
+    assert rivals["`trend`"].contrasts["mean_return", True].interval.value == pytest.approx(2.0, abs=0.02)
+    assert helps.comparisons(record._replace(runs=runs, studies={"G-toy-1000-sac": record.studies[sac]})) == []
 
 
 def test_tables_have_the_tasks_of_the_record_and_are_empty_without_any(record):
