@@ -36,6 +36,20 @@ if TYPE_CHECKING:
 _LABELS = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed")
 
 
+def short_names(catalog: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Metrics of a catalogue by their short names."""
+    return {row.short: row for row in catalog.values() if row.short}
+
+
+def metric_named(name: str, catalog: Mapping[str, Metric]) -> Metric:
+    """The compared metric of a catalogue with this name or short name.
+
+    Raises:
+      UnknownNameError: no such metric.
+    """
+    return lookup("metric", {row.name: row for row in ordered(catalog)} | short_names(catalog), name)
+
+
 class Results:
     """A finished study; a notebook displays its verdicts.
 
@@ -156,7 +170,7 @@ class Results:
     @property
     def _short(self) -> dict[str, Metric]:
         """Metrics by their short names."""
-        return {row.short: row for row in self._catalog.values() if row.short}
+        return short_names(self._catalog)
 
     def _named(self, method: Method | str) -> str:
         """Name of a method of the study; ValueError if several settings match, UnknownNameError if none does."""
@@ -253,9 +267,9 @@ class Results:
 
     def _metric(self, name: str | None, methods: Sequence[str]) -> Metric:
         """The compared metric of a name; without one the first main metric with verdicts for these methods."""
-        rows = ordered(self._catalog)
         if name is not None:
-            return lookup("metric", {row.name: row for row in rows} | self._short, name)
+            return metric_named(name, self._catalog)
+        rows = ordered(self._catalog)
         study, main = self._recorded, next(row for row in rows if row.verdict == MAIN)
         scores = [run_metrics(study, key, [main])[main.name] for key in study.runs if key.method in methods]
         flags = [score.flag for score in scores if np.isfinite(score.value)]

@@ -11,10 +11,10 @@ import numpy as np
 
 from aesjax.registry import listed
 from aesjax.typed import require
-from experiments.measure.catalog import CATALOG, Metric, run_metrics
-from experiments.measure.study import RecordedStudy, load_study
-from experiments.session.results import Results
-from experiments.study.config import StudyConfig
+from experiments.measure.catalog import CATALOG, Metric, catalogue, run_metrics
+from experiments.measure.study import REFERENCE, STEADY, RecordedStudy, load_study
+from experiments.session.results import Results, metric_named
+from experiments.study.config import StudyConfig, configured
 from experiments.study.method import Method, find
 from experiments.study.program import Row, identity, label_of, rows_of
 from experiments.study.text import parse_objects, parse_seeds, parse_shares, parse_sweep
@@ -53,7 +53,9 @@ class TuningPlan:
     """A tuning: the study of trials, and the rule by which it chooses.
 
     Raises:
-      ValueError: no method reads a number, seeds choose and judge, or the options are invalid.
+      ValueError: no method reads a number, seeds choose and judge, trials cannot have a value of the metric, or the
+        options are invalid.
+      UnknownNameError: an unknown metric.
     """
 
     study: Any  # an `experiments.Study`
@@ -70,6 +72,34 @@ class TuningPlan:
         reads = set().union(*(_readable(method) for method in self.methods))
         if unread := sorted(self.axes.keys() - reads):
             raise ValueError(f"--numbers: no method reads '{unread[0]}'; read are: {listed(sorted(reads))}")
+        if self.metric.needs or self.metric.under_drift:
+            self._check_metric()
+
+    def _check_metric(self) -> None:
+        """Raise if the trials cannot have a value of the metric."""
+        metric, config = self.metric, configured(self.trials)
+        patterns, text = config.patterns, f"--metric {self.options.metric}"
+        where = f"the patterns of the trials are {listed(patterns)}; give other --choosing-patterns"
+        if metric.under_drift and not set(patterns) - {STEADY}:
+            raise ValueError(f"{text} needs a pattern with drift; {where}")
+        if {"steady", "reference"} & {*metric.needs} and STEADY not in patterns:
+            raise ValueError(f"{text} needs the pattern {STEADY}; {where}")
+        known = config.patterns_known
+        compared = [name for name in patterns if metric.comparable(name)]
+        without = [name for name in compared if not (known[name].jumps and known[name].holds)]
+        if "recovery" in metric.needs and without:
+            raise ValueError(f"{text} has no value under the pattern {without[0]}; {where}")
+        names = [row.name for row in rows_of(config)]
+        if "reference" in metric.needs and REFERENCE not in names:
+            raise ValueError(
+                f"{text} needs runs of {REFERENCE}, and the trials are {listed(names)}; choose by another metric, such "
+                "as return"
+            )
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The metric that chooses."""
+        return metric_named(self.options.metric, catalogue())
 
     @cached_property
     def axes(self) -> dict[str, tuple[float, ...]]:
@@ -125,15 +155,14 @@ class TuningPlan:
         Raises:
           ValueError: no run of a method has a value of the metric.
         """
-        metric = trials._metric(self.options.metric, ())
         recorded = {share: _beginning(trials, share / self.shares[-1]) for share in self.shares}
         choices = []
         for position, settings in self.tuned.items():
             names = _names(trials.config, settings)
             for share, study in recorded.items():
-                scores = {name: _score(study, name, metric) for name in names}
+                scores = {name: _score(study, name, self.metric) for name in names}
                 clipped = {name: _score(study, name, CATALOG["saturation"]) for name in names}
-                choices.append(self._best(position, share, settings, names, scores, clipped, metric))
+                choices.append(self._best(position, share, settings, names, scores, clipped))
         return choices
 
     def _best(
@@ -144,12 +173,11 @@ class TuningPlan:
         names: Sequence[str],
         scores: Mapping[str, float],
         clipped: Mapping[str, float],
-        metric: Metric,
     ) -> Choice:
-        sign, method = -1.0 if metric.lower_is_better else 1.0, self.methods[position]
+        sign, method = -1.0 if self.metric.lower_is_better else 1.0, self.methods[position]
         finished = [at for at, name in enumerate(names) if np.isfinite(scores[name])]
         if not finished:
-            raise ValueError(f"no setting of {label_of(method)} has a value of {metric.name} with every seed")
+            raise ValueError(f"no setting of {label_of(method)} has a value of {self.metric.name} with every seed")
 
         def rank(at: int) -> tuple[float, float]:
             """First those that are clipped little enough, then the least clipped ones."""

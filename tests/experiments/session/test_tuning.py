@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from aesjax.registry import UnknownNameError
 from experiments import Results, Study, common_setting
 from experiments.cli import main
 from experiments.session.study import TuneOptions
@@ -18,7 +19,7 @@ def study(**options):
 
 
 def plan(numbers=NUMBERS, seeds="1:2", **options):
-    return TuningPlan(study(seeds=seeds), TuneOptions(numbers, **{"choosing": "5:6", **options}))
+    return TuningPlan(study(seeds=seeds), TuneOptions(numbers, **{"choosing": "5:6", "shares": "0.5", **options}))
 
 
 @pytest.mark.parametrize(
@@ -33,12 +34,26 @@ def plan(numbers=NUMBERS, seeds="1:2", **options):
         ({"shares": "0.1,2"}, "above 0 and at most 1"),
         ({"shares": "0.15"}, "share of the run"),
         ({"clipped": 1.5}, "a share from 0 to 1"),
+        (
+            {"metric": "nauc"},
+            r"--metric nauc needs runs of SAC, and the trials are SAC\+AES\[kappa=0.1\], .*such as return",
+        ),
+        ({"metric": "drop_ratio", "choosing_patterns": "steady"}, "needs a pattern with drift; .* trials are steady"),
+        ({"metric": "drop_ratio", "choosing_patterns": "abrupt"}, "needs the pattern steady; .* trials are abrupt"),
+        ({"metric": "recovery"}, "has no value under the pattern steady; .* trials are steady, abrupt"),
     ],
 )
 def test_a_tuning_that_cannot_choose_is_refused(options, words):
     with pytest.raises(ValueError, match=words) as refused:
         _ = plan(**options).trials.config
     assert len(str(refused.value)) < 300
+
+
+def test_the_metric_that_chooses_is_looked_up_before_training():
+    with pytest.raises(UnknownNameError, match="unknown metric 'retrun'; did you mean 'return'"):
+        plan(metric="retrun")
+    for name, full in (("return", "mean_return"), ("final_return", "final_return"), ("drop_ratio", "drop_run_safe")):
+        assert plan(metric=name, shares="0.5").metric.name == full
 
 
 def test_every_method_is_tried_with_the_numbers_that_it_reads():
