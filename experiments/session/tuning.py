@@ -14,7 +14,7 @@ from aesjax.typed import require
 from experiments.measure.catalog import CATALOG, Metric, catalogue, run_metrics
 from experiments.measure.study import REFERENCE, STEADY, RecordedStudy, load_study
 from experiments.session.results import Results, metric_named
-from experiments.study.config import StudyConfig, configured
+from experiments.study.config import StudyConfig, configured, evaluations_until
 from experiments.study.method import Method, find
 from experiments.study.program import Row, identity, label_of, rows_of
 from experiments.study.text import parse_objects, parse_seeds, parse_shares, parse_sweep
@@ -72,12 +72,14 @@ class TuningPlan:
         reads = set().union(*(_readable(method) for method in self.methods))
         if unread := sorted(self.axes.keys() - reads):
             raise ValueError(f"--numbers: no method reads '{unread[0]}'; read are: {listed(sorted(reads))}")
-        if self.metric.needs or self.metric.under_drift:
-            self._check_metric()
+        complete = configured(replace(self.trials, until=1.0))
+        for share in self.shares:
+            evaluations_until(share, complete.evaluations, "--shares")
+        self._check_metric(complete)
 
-    def _check_metric(self) -> None:
+    def _check_metric(self, config: StudyConfig) -> None:
         """Raise if the trials cannot have a value of the metric."""
-        metric, config = self.metric, configured(self.trials)
+        metric = self.metric
         patterns, text = config.patterns, f"--metric {self.options.metric}"
         where = f"the patterns of the trials are {listed(patterns)}; give other --choosing-patterns"
         if metric.under_drift and not set(patterns) - {STEADY}:
@@ -321,7 +323,7 @@ def _beginning(results: Results, share: float) -> RecordedStudy:
     import polars as pl
 
     config, recorded = results.config, results._recorded
-    evaluations = max(1, round(share * config.evaluations))
+    evaluations = round(share * config.evaluations)
     if evaluations == config.evaluations:
         return recorded
     steps = config.spacing * evaluations

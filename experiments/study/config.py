@@ -297,7 +297,7 @@ def configured(study: Any) -> StudyConfig:
     outside[task.name] = task.sources
     if taken := [name for name, pattern in patterns.items() if envs.PATTERNS.get(name, pattern) != pattern]:
         raise ValueError(f"another pattern is called '{taken[0]}'; give yours another name")
-    evaluations = _until(study.until, sizes.evaluations)
+    evaluations = evaluations_until(study.until, sizes.evaluations)
     config = StudyConfig(
         task=task.name,
         preset=study.preset,
@@ -369,13 +369,17 @@ def _warm_start_of(start: Any, carriers: tuple[str, ...]) -> dict[str, Any]:
     return about | ({"run": start.run} if hasattr(start, "run") else {})
 
 
-def _until(share: float, evaluations: int) -> int:
-    """Number of evaluations in the first ``share`` of a run."""
+def evaluations_until(share: float, evaluations: int, option: str = "--until") -> int:
+    """Number of evaluations in the first ``share`` of a run.
+
+    Raises:
+      ValueError: no evaluation follows after this share; the message names the ``option``.
+    """
     number = share * evaluations
     if not 0 < share <= 1 or not math.isclose(number, round(number), abs_tol=1e-6) or round(number) < 1:
         raise ValueError(
-            f"--until must be a share of the run, at most 1, after which one of its {evaluations} evaluations follows, "
-            f"such as {max(1, round(number)) / evaluations if 0 < share < 1 else 1:g}; got {share:g}"
+            f"{option} must be a share of the run, at most 1, after which one of its {evaluations} evaluations follows"
+            f", such as {max(1, round(number)) / evaluations if 0 < share < 1 else 1:g}; got {share:g}"
         )
     return round(number)
 

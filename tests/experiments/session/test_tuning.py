@@ -32,7 +32,8 @@ def plan(numbers=NUMBERS, seeds="1:2", **options):
         ({"numbers": ["kappa=1:0.1:3"]}, "0 < LOW < HIGH"),
         ({"numbers": ["kappa=0.1:1"]}, "NAME=VALUE"),
         ({"shares": "0.1,2"}, "above 0 and at most 1"),
-        ({"shares": "0.15"}, "share of the run"),
+        ({"shares": "0.15"}, "--shares must be a share of the run, .* one of its 6 evaluations"),
+        ({"shares": "0.25,0.5"}, "--shares must be a share of the run, .* 6 evaluations .*; got 0.25"),
         ({"clipped": 1.5}, "a share from 0 to 1"),
         (
             {"metric": "nauc"},
