@@ -46,7 +46,8 @@ class Runtime:
     report: bool = True
     """Write the report at the end."""
     tensorboard: Folder = None
-    """Write every logged number as TensorBoard events into this folder while training."""
+    """Write every logged number as TensorBoard events into this folder while training; must be new or empty unless
+    --resume is given."""
     wandb: Text = None
     """Log every run to this Weights & Biases project while training."""
     checkpoint_seconds: Annotated[float, *SECONDS] = 30.0
@@ -130,7 +131,7 @@ def train(
             check_free(out)
             print(*forecast(lacking, prepared), sep="\n")
             return DONE
-        on_rows = stack.enter_context(writers(runtime.tensorboard, runtime.wandb))
+        on_rows = stack.enter_context(writers(runtime.tensorboard, runtime.wandb, resume=runtime.resume))
         claimed = claim(plan.config, out, resume=runtime.resume, added=added)
         release = stack.pop_all()
     repeated = study if plan.config.objects or claimed.extended else None

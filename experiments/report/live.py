@@ -22,21 +22,23 @@ _Log = Callable[[dict[str, float], int], None]  # numbers of one run by column, 
 
 
 @contextmanager
-def writers(tensorboard: Path | None, wandb: str | None) -> Iterator[OnRows | None]:
+def writers(tensorboard: Path | None, wandb: str | None, *, resume: bool = False) -> Iterator[OnRows | None]:
     """A function that logs the rows of an evaluation; None without logging.
 
     Args:
       tensorboard: a folder; a run is its subfolder ``TASK/METHOD/PATTERN/seed-N``.
       wandb: a project, with one run per run, grouped by method.
+      resume: the folder may hold the events of an interrupted study, to which those of its rest are added.
 
     Raises:
-      ValueError: the folder is not new.
+      ValueError: the folder is not new, and ``resume`` is false.
       ModuleNotFoundError: the library is not installed; the text names the package.
     """
     with ExitStack() as stack:
         openers = []
         if tensorboard is not None:
-            store.check_new(tensorboard, "--tensorboard")
+            if not resume:
+                store.check_new(tensorboard, "--tensorboard")
             openers.append(partial(_tensorboard, _library("tensorboardX", "tensorboard"), tensorboard, stack))
         if wandb is not None:
             openers.append(partial(_wandb, _library("wandb", "wandb"), wandb, stack))
