@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @dataclasses.dataclass(frozen=True)
 class Tune:
     """Choose numbers of the methods on other seeds and the beginning of their runs, then train and report the chosen
-    settings on --seeds. --out gets the folders trials and study."""
+    settings on --seeds. --out and --tensorboard get the folders trials and study."""
 
     tuning: TuneOptions = dataclasses.field(default_factory=TuneOptions)
     methods: run.Methods = dataclasses.field(default_factory=run.Methods)
@@ -45,11 +45,14 @@ def execute(options: Tune) -> int:
         if runtime.resume and runtime.out is None:
             raise ValueError("--resume continues the tuning in --out; name its folder")
         out = runtime.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-tuning"
+        if runtime.tensorboard is not None and not runtime.resume:
+            store.check_new(runtime.tensorboard, "--tensorboard")
         continued = _again(plan, options, out)
 
     def within(folder: str, report: bool) -> run.Runtime:
         begun = runtime.resume and (out / folder / store.CONFIG).exists()
-        return dataclasses.replace(runtime, out=out / folder, resume=begun, report=report)
+        events = None if runtime.tensorboard is None else runtime.tensorboard / folder
+        return dataclasses.replace(runtime, out=out / folder, resume=begun, report=report, tensorboard=events)
 
     ended = run.train(plan.trials, within(TRIALS, False), command=continued)
     if ended not in (DONE, DIVERGED):

@@ -9,6 +9,7 @@ from experiments.cli import main
 from experiments.session.study import TuneOptions
 from experiments.session.tuning import TuningPlan
 from experiments.study import store
+from tests.refusals import refused
 
 NUMBERS = {"kappa": (0.1, 3.0), "fixed.base": (0.02, 0.2)}
 SMALL = {"steps": 1200, "evaluations": 6, "episodes": 1, "patterns": "steady,abrupt"}
@@ -177,3 +178,17 @@ def test_a_tuning_of_a_file_is_continued_with_the_file(tmp_path, monkeypatch, ca
     command = capsys.readouterr().err.splitlines()[-1].split()
     assert command[:4] == ["aesjax", "tune", "--config", str(file)]
     assert command[4:] == ["--numbers", "kappa=0.1,1", "--out", str(tmp_path / "tuned"), "--resume"]
+
+
+def test_trials_and_study_write_their_events_into_folders_of_their_own(tmp_path, monkeypatch, capsys):
+    folders, events = [], tmp_path / "events"
+    monkeypatch.setattr("experiments.cli.run.train", lambda _, runtime, **__: folders.append(runtime.tensorboard) or 0)
+    monkeypatch.setattr(Results, "open", lambda *_: None)
+    for name in ("choose", "lines"):
+        monkeypatch.setattr(TuningPlan, name, lambda *_: [])
+    options = ["--numbers", "kappa=0.1,1", "--out", str(tmp_path / "tuned"), "--tensorboard", str(events)]
+    assert main(["tune", *options]) == 0
+    assert folders == [events / "trials", events / "study"]
+    (events / "notes").mkdir(parents=True)
+    assert f"--tensorboard {events} is not an empty folder" in refused(capsys, "tune", *options)
+    assert main(["tune", *options, "--resume"]) == 0
