@@ -11,7 +11,7 @@ import tyro
 
 from experiments.cli.errors import DONE, refusing
 from experiments.cli.run import Methods, Runtime, study_of
-from experiments.session.study import Study, in_words
+from experiments.session.study import Study, flag, in_words
 from experiments.study.process import start_jax
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Join:
 @dataclass(frozen=True)
 class Submit:
     """Train a study in independent parts, as one array job of SLURM, and join them into one study. Takes the options
-    of `aesjax run`. With --resume and --out alone it resubmits unfinished parts without a running job; options of the
-    jobs replace the earlier options."""
+    of `aesjax run` except --dry-run, --devices and --tensorboard. With --resume and --out alone it resubmits unfinished
+    parts without a running job; options of the jobs replace the earlier options."""
 
     cluster: Cluster = field(default_factory=Cluster)
     methods: Methods = field(default_factory=Methods)
@@ -78,6 +78,7 @@ def execute(options: Submit) -> int:
         out = options.runtime.out
         if out is None:
             raise ValueError("--out, the folder of the study, is needed")
+        _check_runtime(options.runtime)
         slurm.check_slurm()
         out = out.absolute()
         plan = _resumed(out, options) if options.runtime.resume else _planned(out, options)
@@ -91,6 +92,19 @@ def execute(options: Submit) -> int:
                 print(f"job {jobs[str(left[0])].partition('_')[0]}: parts {', '.join(jobs)} of {plan.parts}")
         print(f"progress:  aesjax status {options.runtime.out}")
     return DONE
+
+
+def _check_runtime(runtime: Runtime) -> None:
+    """Raise for a runtime option of one process, which independent jobs cannot have."""
+    other = {
+        "dry_run": "estimate the study with aesjax run --dry-run",
+        "devices": "give the cores of a job by --cpus",
+        "tensorboard": "write the events of the joined study with aesjax report --tensorboard",
+    }
+    for name, advice in other.items():
+        value = getattr(runtime, name)
+        if value != getattr(Runtime(), name):
+            raise ValueError(f"--{flag(name)} is no option of aesjax submit, got {value}; {advice}")
 
 
 def _planned(out: Path, options: Submit) -> "StudyPlan":

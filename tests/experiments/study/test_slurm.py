@@ -108,6 +108,12 @@ def pid_of(part):
         (["--parts", "2", "--time", "2"], "--time must be at least 3 minutes; got 2"),
         (["--parts", "2", "--sbatch", "=x"], "--sbatch must look like account=mine; got '=x'"),
         (["--parts", "2", "--carriers", "sak"], "unknown carrier 'sak'; did you mean 'sac'?"),
+        (["--parts", "2", "--dry-run"], "--dry-run is no option of aesjax submit, got True; estimate the study with"),
+        (
+            ["--parts", "2", "--devices", "4"],
+            "--devices is no option of aesjax submit, got 4; give the cores of a job by",
+        ),
+        (["--resume", "--tensorboard", "x"], "--tensorboard is no option of aesjax submit, got x; write the events of"),
     ],
 )
 def test_what_cannot_be_submitted_is_refused_and_leaves_nothing(slurm, tmp_path, capsys, words, text):
