@@ -38,10 +38,12 @@ def report(options: Report) -> int:
             open_results(folder)
         from experiments.measure.catalog import metric_at
         from experiments.report import write_report
-        from experiments.report.live import write_tensorboard
+        from experiments.report.live import check_tensorboard, write_tensorboard
         from experiments.report.merge import merge_studies
 
         custom = [] if options.metric is None else [metric_at(options.metric)]
+        if options.tensorboard is not None:  # before the merged study is written
+            check_tensorboard(options.tensorboard)
         folder = folders[0] if out is None else merge_studies(folders, out)
         if options.tensorboard is not None:
             count = write_tensorboard(open_results(folder).rows(CURVES), options.tensorboard)

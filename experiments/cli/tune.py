@@ -34,6 +34,7 @@ def execute(options: Tune) -> int:
     with refusing():
         runtime = options.runtime
         start_jax(runtime.devices, runtime.out if runtime.resume else None)
+        from experiments.report.live import check_tensorboard
         from experiments.session.tuning import JUDGED, TRIALS, TuningPlan
         from experiments.study import store
 
@@ -46,7 +47,7 @@ def execute(options: Tune) -> int:
             raise ValueError("--resume continues the tuning in --out; name its folder")
         out = runtime.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-tuning"
         if runtime.tensorboard is not None and not runtime.resume:
-            store.check_new(runtime.tensorboard, "--tensorboard")
+            check_tensorboard(runtime.tensorboard)
         continued = _again(plan, options, out)
 
     def within(folder: str, report: bool) -> run.Runtime:

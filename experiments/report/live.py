@@ -37,12 +37,22 @@ def writers(tensorboard: Path | None, wandb: str | None, *, resume: bool = False
     with ExitStack() as stack:
         openers = []
         if tensorboard is not None:
-            if not resume:
-                store.check_new(tensorboard, "--tensorboard")
-            openers.append(partial(_tensorboard, _library("tensorboardX", "tensorboard"), tensorboard, stack))
+            library = check_tensorboard(tensorboard, resume=resume)
+            openers.append(partial(_tensorboard, library, tensorboard, stack))
         if wandb is not None:
             openers.append(partial(_wandb, _library("wandb", "wandb"), wandb, stack))
         yield partial(_log_rows, openers, {}) if openers else None
+
+
+def check_tensorboard(folder: Path, *, resume: bool = False) -> Any:
+    """The library that writes events into a folder.
+
+    Raises:
+      ValueError, ModuleNotFoundError: as `writers`.
+    """
+    if not resume:
+        store.check_new(folder, "--tensorboard")
+    return _library("tensorboardX", "tensorboard")
 
 
 def _library(name: str, option: str) -> Any:

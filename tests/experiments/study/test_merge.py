@@ -58,6 +58,13 @@ def test_what_does_not_fit_together_is_refused_and_nothing_is_written(tmp_path, 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_folder_of_events_in_use_is_refused_before_the_joined_study_is_written(tmp_path, capsys):
+    folders = [study(tmp_path / task, task) for task in ("hopper", "ant")]
+    words = ["report", *folders, "--out", tmp_path / "family", "--tensorboard", folders[0]]
+    assert f"--tensorboard {folders[0]} is not an empty folder" in refused(capsys, *words)
+    assert not (tmp_path / "family").exists()
+
+
 def test_a_run_that_both_studies_hold_counts_once_or_is_named(tmp_path):
     """As a baseline does that two studies of the same seeds have trained alike."""
     curves = make_curves(("SAC", "SAC+AES", "SAC+AES-R"), ("steady", "abrupt"), [1, 2], every=5_000)
