@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from experiments.cli.errors import DIVERGED, DONE, Refusal, refusing
+from experiments.cli.errors import DIVERGED, DONE, Refusal, refusing, say
 from experiments.cli.run import Runtime, train
 from experiments.session.study import SECONDS, Study, Text, Whole, Word
 from experiments.study.process import start_jax
@@ -137,12 +137,12 @@ def execute(options: Table) -> int:
 
 
 def _train(options: Table, folder: Path, study: Study, facts: Mapping[str, Any] = MappingProxyType({})) -> int:
-    """Train an unfinished study, with further facts for its manifest; returns the exit code."""
+    """Train an unfinished study, with further facts for its manifest; returns the exit code, also of a finished one."""
     from experiments.study import store
 
     if (folder / store.MANIFEST).exists():
         _check(folder, study)
-        return DONE
+        return _finished(options, folder)
     begun = (folder / store.CONFIG).exists()
     if options.dry_run:
         print(f"{folder}: {'begun' if begun else 'missing'}")
@@ -152,6 +152,19 @@ def _train(options: Table, folder: Path, study: Study, facts: Mapping[str, Any] 
         devices=options.devices,
     )  # fmt: skip
     return train(study, runtime, facts=facts)
+
+
+def _finished(options: Table, folder: Path) -> int:
+    """Report a finished study if this is requested; returns the exit code of its training."""
+    from experiments.report import write_report
+    from experiments.study import store
+
+    if options.report and not options.dry_run:
+        print(f"report: {write_report(folder)}")
+    runs = [run for run in store.read_manifest(folder)["runs"] if run["status"] == "diverged"]
+    if runs:
+        say(f"{folder / store.MANIFEST}: diverged runs: {len(runs)}")
+    return DIVERGED if runs else DONE
 
 
 def _check(folder: Path, study: Study) -> None:

@@ -7,11 +7,18 @@ import polars as pl
 import pytest
 
 from experiments.cli import main
+from experiments.cli.table import Table, _train
 from experiments.paper import design, evidence, record
+from experiments.session.study import Study
 from experiments.study import store
+from tests.experiments.measure.synthetic import STEPS, make_curves
+from tests.experiments.report.pages import save
 
 SMALL = ["--part", "C", "--tasks", "pendulum", "--carriers", "ppo", "--patterns", "steady,abrupt", "--quiet"]
 SMALL += ["--steps", "2000", "--seeds", "1:5", "--evaluations", "2", "--episodes", "1"]
+
+
+STUDIES = {"whole": (), "broken": {("SAC", "steady", 2)}}  # with their diverged runs
 
 
 def run(out, *options):
@@ -43,6 +50,17 @@ def test_a_part_is_trained_recorded_and_printed_and_nothing_is_trained_twice(out
     assert record.read(out / "record").runs.equals(runs)
     assert (out / studies[0] / store.MANIFEST).read_bytes() == before[out / studies[0] / store.MANIFEST]
     assert "no data" not in (out / "tables.md").read_text()  # the paper has no such task
+
+
+def test_a_finished_study_is_reported_and_keeps_its_exit_code(tmp_path, capsys):
+    study = Study("toy", "sac", "steady", 1, steps=STEPS, evaluations=100)
+    curves = make_curves(("SAC",), ("steady",), [1, 2], every=20_000)
+    whole, broken = (save(tmp_path / name, curves, diverged=runs) for name, runs in STUDIES.items())
+    assert _train(Table("grid", "A", tmp_path), whole, study) == 0
+    assert capsys.readouterr().err == ""
+    assert _train(Table("grid", "A", tmp_path, report=True), broken, study) == 3
+    assert "broken/manifest.json: diverged runs: 1" in capsys.readouterr().err
+    assert [folder.name for folder in tmp_path.iterdir() if (folder / "report" / "index.html").exists()] == ["broken"]
 
 
 @pytest.mark.slow
