@@ -76,9 +76,14 @@ def forecast(plan: Plan, prepared: Sequence[Prepared], seconds: float = 10.0) ->
 
 
 def power(plan: Plan) -> str:
-    """The differences that the seeds of a study detect with probability 0.8, and the seeds that others need."""
-    seeds, methods = len(plan.config.seeds), sum(not row.method.is_baseline for row in plan.rows)
-    tests = max(1, methods * len(plan.config.patterns))
+    """The differences that the seeds of a study detect with probability 0.8, and the seeds that others need.
+
+    Tests are counted as in the report, where constants and controls are a Holm family apart; they count if the study
+    has no other methods.
+    """
+    seeds, compared = len(plan.config.seeds), [row.method for row in plan.rows if not row.method.is_baseline]
+    others = [method for method in compared if method.control is None and not method.follows("fixed")]
+    tests = max(1, len(others or compared) * len(plan.config.patterns))
     sizes = " and ".join(f"{detectable(seeds, count):.2g} ({count})" for count in (1, tests))
     now = f"{seeds} seeds detect differences of {sizes}" if seeds >= ENOUGH else f"{seeds} seeds decide nothing"
     needed = " and ".join(f"{size:g} needs {pairs_for(size, tests)}" for size in (1.0, 0.5))

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from experiments.measure.stats import detectable
 from experiments.session.forecast import Seconds, forecast, power, shortened
 from experiments.study.prepare import prepare, results_bytes
 from experiments.study.program import Plan
+from experiments.study.text import parse_methods
 from tests.experiments.configs import config_of
 from tests.experiments.conftest import small_config
 from tests.refusals import refused
@@ -45,12 +47,28 @@ def test_sizes_are_those_of_the_study_and_the_memory_adds_up():
     ],
 )
 def test_a_forecast_has_the_power_of_the_seeds_and_the_seeds_that_a_difference_needs(seeds, words):
-    plan = Plan(small_config(patterns="steady,abrupt", schedules="baseline,aes,fixed", seeds=seeds))
+    plan = Plan(small_config(patterns="steady,abrupt", schedules="baseline,aes,aes_r,fixed", seeds=seeds))
     line = power(plan)
     assert words in line
     ones, halves = map(int, re.findall(r"needs (\d+)", line))
     assert detectable(ones, 4) <= 1.0 < detectable(ones - 1, 4)  # two methods, two patterns
     assert detectable(halves, 4) <= 0.5 < detectable(halves - 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("schedules", "tests"),
+    [
+        ("baseline", 1),
+        ("baseline,fixed,fixed:base=0.4", 4),
+        ("baseline,fixed,aes", 2),
+        ("baseline,fixed+recent,aes", 4),
+        ("baseline,permuted:of=aes,aes", 2),
+    ],
+)
+def test_constants_and_controls_are_not_tests_of_other_methods(schedules, tests):
+    rows = [SimpleNamespace(method=method) for method in parse_methods("sac", schedules)]
+    plan = SimpleNamespace(rows=rows, config=SimpleNamespace(seeds=range(10), patterns=("steady", "abrupt")))
+    assert power(plan).endswith(f"({tests})")
 
 
 @pytest.mark.parametrize(
