@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from experiments.measure.curves import nan_mean
 from experiments.measure.profiles import Profile
 from experiments.measure.study import RecordedStudy
 from experiments.report.figures import read, spans_decades
@@ -135,7 +136,11 @@ def frame(axis) -> None:
 
 
 def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str, methods: Sequence[str]) -> Any:
-    """A matplotlib Figure of one column of the curves under one pattern: mean over seeds and range per method."""
+    """A matplotlib Figure of one column of the curves under one pattern: mean over seeds and range per method.
+
+    Args:
+      rows: curves of one task under the pattern.
+    """
     from matplotlib.figure import Figure
 
     task, look = rows["task"][0], looks(study.carriers())
@@ -144,10 +149,12 @@ def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str
     canvas = figure.subplots()
     dress(canvas, axis)
     for method in methods:
-        steps, values, *_ = read(rows, method, column)
+        series = read(rows, method, column)
+        values = series.counted
         if len(values):
-            canvas.plot(steps, values.mean(0), label=method, **stroke(look[method]))
-            canvas.fill_between(steps, values.min(0), values.max(0), color=look[method].colour, alpha=0.15, lw=0)
+            low, high = np.fmin.reduce(values), np.fmax.reduce(values)  # of the finite values
+            canvas.plot(series.steps, nan_mean(values, axis=0), label=method, **stroke(look[method]))
+            canvas.fill_between(series.steps, low, high, color=look[method].colour, alpha=0.15, lw=0)
     canvas.set_xlabel(axis.label)
     canvas.set_ylabel(column.replace("_", " "))
     canvas.set_title(f"{task}, {pattern}, {len(rows['seed'].unique())} seeds: mean and range", fontsize=10, loc="left")

@@ -282,8 +282,11 @@ class Results:
         pattern: str | None = None,
         methods: Method | str | Sequence[Method | str] | None = None,
         against: str | None = None,
+        task: str | None = None,
     ) -> "Figure":
         """Mean of a column of ``curves`` over seeds with its range, and dashed lines where the drift changes.
+
+        Seeds that diverged or stopped early are excluded, as in the report, unless a method has no others.
 
         Args:
           column: "return_mean", "entropy_weight", "proxy" or another column of ``curves``; with ``against`` a metric of
@@ -292,21 +295,27 @@ class Results:
           methods: with or without their settings, as in `compare`; by default all.
           against: an axis of the sweep. The metric is drawn against this number, with its 95 % interval, one line per
             method and other settings; a method without the number is a horizontal line.
+          task: one of the tasks of joined studies.
 
         Raises:
-          UnknownNameError: an unknown column, pattern, method or axis.
+          UnknownNameError: an unknown column, pattern, method, axis or task.
+          ValueError: several tasks, and none is given.
         """
         import polars as pl
 
         from experiments.report.draw import sketch, sketch_sweep
 
-        study, curves = self._recorded, self.curves
+        tasks = list(dict.fromkeys(self.curves["task"]))
+        if task is None and len(tasks) > 1:
+            raise ValueError(f"a plot has one task, and these results have {listed(tasks)}; give one of them as task")
+        task = lookup("task of these results", dict(zip(tasks, tasks, strict=True)), task or tasks[0])
+        study, curves = self._recorded, self.curves.filter(task=task)
         present = list(dict.fromkeys(curves["pattern"]))
         if against is not None:
             lookup("axis of this study's sweep", dict.fromkeys(axes_of(self._files.config)), against)
             short = self._short | {"return_mean": self._short["return"]}
             name = short[column].name if column in short else column
-            rows = self.metrics.filter(pl.col("task").is_not_null(), level="method")
+            rows = self.metrics.filter(level="method", task=task)
             lookup("metric", dict.fromkeys(rows["metric"]), name)
             lookup("pattern of this study", dict.fromkeys(present), pattern or present[0])
             wanted = [methods] if isinstance(methods, Method | str) else methods or self.methods

@@ -4,10 +4,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from aesjax.registry import UnknownNameError
+from experiments import Results
 from experiments.measure.recovery import recovery_robust
 from experiments.measure.study import load_study
 from experiments.report.figures import line_of, plots_of, read
 from tests.experiments.measure.synthetic import config, make_curves, manifest
+from tests.experiments.report.pages import configure, save
 
 
 def plots(curves, **extra):
@@ -29,6 +32,33 @@ def test_a_diverged_seed_leaves_the_mean_curve_and_does_not_cut_it_short():
     line = line_of("SAC", series)
     assert line is not None
     assert set(line.seeds) == {1, 2}  # what there is of it can still be looked at
+
+
+def test_a_plot_of_results_leaves_out_a_diverged_seed(tmp_path):
+    curves = make_curves(("SAC",), ("abrupt",), [1, 2], every=5_000)
+    cut = curves.filter((pl.col("seed") != 2) | (pl.col("step") < 40_000))
+    results = Results.open(save(tmp_path / "study", cut, diverged={("SAC", "abrupt", 2)}))
+    (axes,) = results.plot("entropy_weight").axes
+    line = next(line for line in axes.get_lines() if line.get_label() == "SAC")
+    np.testing.assert_array_equal(line.get_ydata(), curves.filter(seed=1)["entropy_weight"])
+
+
+def test_a_plot_of_joined_tasks_has_one_of_them(tmp_path):
+    folders = []
+    for task in ("hopper", "ant"):
+        curves = make_curves(("SAC",), ("abrupt",), [1, 2], every=5_000, task=task, family="mujoco")
+        curves = curves.with_columns(pl.col("return_mean") + len(task))
+        folders.append(save(tmp_path / task, curves, floors={task: 3.0}))
+        configure(folders[-1], task=task)
+    both = Results.join(folders)
+    with pytest.raises(ValueError, match="a plot has one task, and these results have hopper, ant; give one of them"):
+        both.plot()
+    with pytest.raises(UnknownNameError, match="unknown task of these results 'hoper'; did you mean 'hopper'"):
+        both.plot(task="hoper")
+    lines = {task: both.plot(task=task).axes[0].get_lines()[-1] for task in ("hopper", "ant")}
+    for task, line in lines.items():
+        mean = both.curves.filter(task=task).group_by("step").agg(pl.col("return_mean").mean()).sort("step")
+        np.testing.assert_allclose(line.get_ydata(), mean["return_mean"])
 
 
 def test_the_optimum_is_drawn_over_the_seeds_that_were_run(curves):
