@@ -268,7 +268,7 @@ def common_setting(tunings: Sequence["Tuning | str | Path"], metric: str = "retu
 
     Returns:
       A row per method and setting: method, setting, score (mean over tasks), worst (lowest), tasks, common (whether it
-      is the common setting), loss and worst_loss.
+      is the common setting), loss and worst_loss. The numbers of a setting with a diverged run are NaN.
 
     Raises:
       ValueError: fewer than two tasks, or a setting that one of them lacks.
@@ -291,12 +291,14 @@ def common_setting(tunings: Sequence["Tuning | str | Path"], metric: str = "retu
         raise ValueError(f"the setting {lacking['setting'][0]} was not tried on every task")
     value, of_task = pl.col("value"), ("task", "method")
     low, high = value.min().over(of_task), value.max().over(of_task)
-    frame = frame.with_columns(score=pl.when(high > low).then((value - low) / (high - low)).otherwise(1.0))
+    position = pl.when(high > low).then((value - low) / (high - low)).otherwise(1.0)
+    frame = frame.with_columns(score=pl.when(value.is_nan()).then(value).otherwise(position))
     means = frame.group_by("method", "setting", maintain_order=True).agg(
-        pl.col("score").mean(), worst=pl.col("score").min(), tasks=pl.len()
+        pl.col("score").mean(), worst=pl.col("score").nan_min(), tasks=pl.len()
     )
     best = pl.int_range(pl.len()).over("method") == pl.col("score").arg_max().over("method")  # one of equals
-    return means.with_columns(common=best, loss=1 - pl.col("score"), worst_loss=1 - pl.col("worst"))
+    common = best & pl.col("score").is_not_nan()
+    return means.with_columns(common=common, loss=1 - pl.col("score"), worst_loss=1 - pl.col("worst"))
 
 
 def _readable(method: Method) -> set[str]:

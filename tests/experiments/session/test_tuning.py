@@ -1,14 +1,19 @@
 """Tuning: settings are chosen on other seeds and the beginning of runs, refused where they would judge themselves."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import polars as pl
 import pytest
 
 from aesjax.registry import UnknownNameError
 from experiments import Results, Study, common_setting
 from experiments.cli import main
+from experiments.measure.catalog import CATALOG
 from experiments.session.study import TuneOptions
-from experiments.session.tuning import TuningPlan
+from experiments.session.tuning import Tuning, TuningPlan
 from experiments.study import store
+from tests.experiments.configs import config_of
 from tests.refusals import refused
 
 NUMBERS = {"kappa": (0.1, 3.0), "fixed.base": (0.02, 0.2)}
@@ -162,6 +167,26 @@ def test_one_setting_for_all_tasks_and_its_loss(tuned, tmp_path):
         assert common["loss"].item() == pytest.approx(1 - scores.max())
     with pytest.raises(ValueError, match="tunings of two or more tasks"):
         common_setting([tuned, Results.open(tuned.trials.directory).directory.parent])
+
+
+@pytest.mark.parametrize("other", [0.0, float("nan")])
+def test_a_setting_that_diverged_on_one_task_has_no_numbers_and_is_not_common(monkeypatch, other):
+    scores = {
+        "toy": {"SAC+AES[kappa=0.1]": 1.0, "SAC+AES[kappa=2]": 3.0, "SAC+AES[kappa=3]": other},
+        "reacher": {"SAC+AES[kappa=0.1]": 5.0, "SAC+AES[kappa=2]": float("nan"), "SAC+AES[kappa=3]": 5.0},
+    }
+    monkeypatch.setattr("experiments.session.tuning._score", lambda study, name, _: scores[study][name])
+    tunings = []
+    for task in scores:
+        config = config_of("sac", "aes", task=task, sweep=("kappa=0.1,2,3",))
+        fields = {"config": config, "_recorded": task, "_metric": lambda *_: CATALOG["mean_return"]}
+        tunings.append(Tuning(None, SimpleNamespace(**fields), None, ()))
+    rows = {row["setting"]: row for row in common_setting(tunings).to_dicts()}
+    wild, plain = (rows.pop(f"SAC+AES[kappa={kappa}]") for kappa in ("2", "0.1"))
+    assert all(np.isnan(wild[name]) for name in ("score", "worst", "loss", "worst_loss"))
+    assert not wild["common"]
+    assert plain["common"]
+    assert plain["worst_loss"] == 1.0 - plain["worst"]
 
 
 @pytest.mark.slow
