@@ -58,7 +58,7 @@ class Lookup:
     """
 
     def __init__(self, frame: "pl.DataFrame", study: RecordedStudy, custom: Iterable[Metric] = ()):
-        self.catalog = catalogue(custom)
+        self.study, self.catalog = study, catalogue(custom)
         rows = frame.filter(level="method").to_dicts()
         self.cells = {(r["family"], r["task"], r["method"], r["pattern"], r["metric"]): r for r in rows}
         self.methods, self.patterns = study.methods(), list(study.patterns)

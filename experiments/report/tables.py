@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from experiments.measure.catalog import CATALOG, FALLBACK, MAIN, SENTENCE, TABLE
-from experiments.measure.comparisons import DECIDED
+from experiments.measure.comparisons import DECIDED, best_of, scores_of
 from experiments.measure.study import LOGS
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, round_half_up
 from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, cell, counted, marked, number
@@ -225,28 +225,34 @@ def _shown(look: Lookup, scope: tuple, method: str, pattern: str, column: Column
 
 
 def hindsight_table(look: Lookup) -> Table:
-    """Best constant weight of every carrier under every pattern, and the best of its other methods."""
+    """Best constant weight of every carrier under every pattern of a task, and the best of its other methods."""
     table = Table(
         "hindsight",
         "Best constant weight, chosen in hindsight",
-        "Per carrier the constant with the highest mean return over training under this pattern. The column constants "
-        "has the size of the grid. The choice is made on these runs, so the mean return is biased upwards.",
+        "Per carrier the constant with the highest mean return over training on this task under this pattern, at the "
+        "seeds that all constants have. It is the opponent 'best constant' of the paired differences. The column "
+        "constants has the size of the grid. The choice is made on these runs, so the mean return, over all seeds, is "
+        "biased upwards.",
         ["carrier", "constants", "best constant", "mean return", "best other method", "mean return"],
     )
-    for scope in look.scopes():
+    for family, task, title in look.scopes():
+        if task is None and len(look.tasks[family]) > 1:  # each of its tasks has its own choice
+            continue
+        scores = scores_of(look.study, task or look.tasks[family][0])
         for pattern in look.patterns:
             rows = []
             for carrier in dict.fromkeys(look.carriers.values()):
-                own = {m: look.get(scope, m, pattern, "mean_return") for m, c in look.carriers.items() if c == carrier}
-                valued = {m: row for m, row in own.items() if row and math.isfinite(row["value"])}
-                constants = [m for m in valued if m in look.constants]
-                if len(constants) > 1:
-                    rows.append([Cell(carrier), Cell(str(len(constants)), kind="muted")])
-                    for group in (constants, [m for m in valued if m not in constants]):
-                        name = max(group, key=lambda m: valued[m]["value"], default=NONE)
-                        rows[-1] += [Cell(name), cell(valued.get(name))]
+                methods = [method for method, of in look.carriers.items() if of == carrier]
+                constants = [method for method in methods if method in look.constants]
+                others = [method for method in methods if method not in constants]
+                best = best_of(scores, constants, pattern)
+                if len(constants) > 1 and best is not None:
+                    row = [Cell(carrier), Cell(str(len(constants)), kind="muted")]
+                    for name in (best, best_of(scores, others, pattern) or NONE):
+                        row += [Cell(name), cell(look.get((family, task), name, pattern, "mean_return"))]
+                    rows.append(row)
             if rows:
-                table.groups.append((f"{scope[2]} · {pattern}", rows))
+                table.groups.append((f"{title} · {pattern}", rows))
     return table
 
 

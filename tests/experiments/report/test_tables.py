@@ -7,7 +7,18 @@ import polars as pl
 import pytest
 
 from experiments.measure import summarise
-from experiments.measure.comparisons import BETTER, EQUAL, EQUIVALENT, NO_DATA, OUTCOMES, UNDECIDED, WORSE, outcome_of
+from experiments.measure.comparisons import (
+    BEST_CONSTANT,
+    BETTER,
+    EQUAL,
+    EQUIVALENT,
+    NO_DATA,
+    OUTCOMES,
+    UNDECIDED,
+    WORSE,
+    opponents_of,
+    outcome_of,
+)
 from experiments.measure.metrics import UNCLEAR, clearly_positive
 from experiments.measure.runs import Acted
 from experiments.measure.stats import Interval, detectable, paired_t_p, pairs_for
@@ -190,6 +201,24 @@ def test_controls_are_opponents_and_no_methods():
     assert [str(cell) for cell in rows[0]][:3] == ["SAC", "2", "SAC+fixed[base=0.4]"]
     assert str(rows[0][4]) == "SAC+permuted(aes_r+window:power=1)"  # the later one suffers least
     assert float(rows[0][3].text) < float(rows[0][5].text)
+
+
+def test_the_best_constant_of_a_task_is_the_opponent_of_the_paired_differences():
+    """At common seeds: on toy the other constant has the higher mean over all of its seeds."""
+    names = ("SAC", "SAC+fixed", "SAC+fixed[base=0.4]", "SAC+AES-R")
+    toy, other = (make_curves(names, ("abrupt",), (1, 2, 3), every=5_000, task=task) for task in ("toy", "b"))
+    third = (pl.col("seed") == 3) & (pl.col("method") == "SAC+fixed")
+    toy = toy.filter((pl.col("seed") != 3) | (pl.col("method") != "SAC+fixed[base=0.4]"))
+    toy = toy.with_columns(return_mean=pl.col("return_mean") + 100.0 * third)
+    other = other.with_columns(return_mean=pl.col("return_mean") + 100.0 * (pl.col("method") == "SAC+fixed"))
+    curves, one = pl.concat([toy, other]), controlled()
+    data = one | {"steps": {"toy": one["steps"], "b": one["steps"]}, "merged": [one]}
+    study = load_study(curves, data, manifest(curves))
+    table = hindsight_table(Lookup(summarise(curves, data, manifest(curves), replicates=100), study))
+    chosen = {title: [str(shown) for shown in rows[0]][:3] for title, rows in table.groups}
+    opponents = opponents_of(study, "SAC+AES-R")[BEST_CONSTANT]
+    assert opponents == {("toy", "abrupt"): "SAC+fixed[base=0.4]", ("b", "abrupt"): "SAC+fixed"}
+    assert chosen == {f"{task} · {pattern}": ["SAC", "2", name] for (task, pattern), name in opponents.items()}
 
 
 def test_marks_follow_the_direction_of_the_metric():
