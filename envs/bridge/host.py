@@ -38,9 +38,9 @@ class InProcess:
         self._kept: deque[Any] = deque(maxlen=2)
 
     def drift(self, values: Mapping[str, float]) -> None:
-        """Set factors before the next step and read them back; no-op if they are already in force."""
+        """Set factors before the next step and read them back; no-op if they equal the last ones."""
         if values != self._drift:
-            self._calling(self.simulation.drift.apply, values, self.simulation.ending())
+            self._calling(self.simulation.drift.apply, values)
             self._drift = dict(values)
 
     def restart_tensors(self, seed: int, sequence: int = 0) -> tuple[Any, Any]:

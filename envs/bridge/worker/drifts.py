@@ -48,19 +48,27 @@ class GymDrift:
         self.nominal = {"gravity": self.gravity[2], "joint_damping": largest}
         self.scale = {"gravity": 1.0, "joint_damping": 1.0}
         self.applied = np.ones(len(self.envs))  # factor of the damping in each copy
+        self.wanted = 1.0  # newest factor of the damping
 
-    def apply(self, values, resetting):
-        """Set factors; `resetting` (N,) bool marks the copies that begin an episode with the next step."""
+    def apply(self, values):
+        """Set factors; in mode on_reset the damping waits for `begin`."""
         if values["gravity"] != self.scale["gravity"]:
             self._set_gravity(values["gravity"])
-        wanted = values["joint_damping"]
-        due = np.abs(self.applied - wanted) > self.quantum
-        if self.mode == "on_reset":
-            due &= resetting
-        if self.nominal["joint_damping"] and due.any():
-            self._guarded(lambda: self._set_damping(wanted, np.flatnonzero(due)))
-            self.scale["joint_damping"] = wanted
+        self.wanted = values["joint_damping"]
+        if self.mode == "immediate":
+            self._damp(np.ones(len(self.envs), bool))
         return dict(self.scale)
+
+    def begin(self, resetting):
+        """In mode on_reset, set the damping of the copies (N,) bool that begin an episode with the next step."""
+        if self.mode == "on_reset":
+            self._damp(torch.as_tensor(resetting).cpu().numpy())
+
+    def _damp(self, copies):
+        due = copies & (np.abs(self.applied - self.wanted) > self.quantum)
+        if self.nominal["joint_damping"] and due.any():
+            self._guarded(lambda: self._set_damping(self.wanted, np.flatnonzero(due)))
+            self.scale["joint_damping"] = self.wanted
 
     def _set_gravity(self, scale):
         params = self.gym.get_sim_params(self.sim)
@@ -163,11 +171,14 @@ class OwnDrift:
             raise Fault("apply_drift and drift_channels go together; one of them is missing")
         self.nominal = {name: float(ends[1]) for name, ends in self.channels.items()}
 
-    def apply(self, values, resetting):
+    def apply(self, values):
         """Pass all values to the environment."""
         if self.channels:
             self.set(dict(values))
         return dict(values)
+
+    def begin(self, resetting):
+        """No-op, because all changes are immediate."""
 
 
 class LabDrift:
@@ -185,7 +196,7 @@ class LabDrift:
         self.nominal = {"gravity": self.gravity[2], "joint_damping": largest}
         self.scale = {"gravity": 1.0, "joint_damping": 1.0}
 
-    def apply(self, values, resetting):
+    def apply(self, values):
         """As `GymDrift.apply`; all values are set immediately."""
         if values["gravity"] != self.scale["gravity"]:
             wanted = [values["gravity"] * g for g in self.gravity]

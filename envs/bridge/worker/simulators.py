@@ -98,10 +98,12 @@ class VecTask:
 
     def _begin(self):
         self.env.reset_buf[:] = 1
+        self.pending[:] = True
         obs, _, self.pending, _ = self._stepped(self.zero)
         return obs, ~self.pending
 
     def _stepped(self, actions):
+        self.drift.begin(self.pending)
         actions = self._own(actions)
         if self.discrete:
             actions = actions.argmax(1) + self.first
@@ -125,10 +127,6 @@ class VecTask:
             truncated = truncated & ~FAILED[self.task](obs)
         self.pending = done
         return obs, reward, done & ~truncated & valid, truncated & valid, valid, ~done
-
-    def ending(self):
-        """Copies (N,) that begin an episode with the next step, for `drifts.GymDrift.apply`."""
-        return self.pending if self.numpy else self.pending.cpu().numpy()
 
     def disturbs(self):
         """Whether setting joint damping moves the state; ends all episodes."""
@@ -205,10 +203,6 @@ class Lab:
         if self._last is not None:
             last[self._last[0]] = self._last[1]
         return (*rows, last)
-
-    def ending(self):
-        """None, because all changes are immediate."""
-        return np.ones(self.num, bool)
 
     def disturbs(self):
         """False; joint damping is set one per cent lower, read back, and restored."""

@@ -131,7 +131,7 @@ class Server:
 
     def drift(self, values):
         """Set factors before the next step; returns the values read back."""
-        return self.simulation.drift.apply(values, self.simulation.ending())
+        return self.simulation.drift.apply(values)
 
     def restart(self, slot, seed):
         """Begin new episodes; their observations are written to a slot."""

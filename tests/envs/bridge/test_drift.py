@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from envs.bridge import errors
-from tests.envs.bridge.common import short
+from tests.envs.bridge.common import LIMIT, short
 from tests.envs.bridge.common import torch as installed
 
 torch = installed()
@@ -24,8 +24,8 @@ class Disturbed(FakeGym):
         env[0].dof[env[1]] += 0.01
 
 
-def simulated(name="isaac_ant", label="Ant", gym=FakeGym, **options):
-    env = Handled(short(name), N)
+def simulated(name="isaac_ant", label="Ant", gym=FakeGym, limit=LIMIT, **options):
+    env = Handled(short(name, limit), N)
     env.gym = gym()
     simulation = InProcess(env, label, **options)
     env.sim.calls.clear()
@@ -57,14 +57,23 @@ def test_small_changes_of_the_damping_wait_until_they_add_up_and_gravity_never_w
 
 
 def test_on_reset_a_copy_gets_its_damping_when_its_episode_begins():
-    env, sim = simulated(mode="on_reset")
+    """Although every step has equal values, and also at a restart in the middle of episodes."""
+    env, sim = simulated(mode="on_reset", limit=5)
     sim.reset(seed=0)
-    env.reset_buf[:] = 0
-    sim.drift(1.0, 1.2)
-    assert not calls(env, "set_actor_dof_properties")
-    sim.simulation.simulation.pending = torch.tensor([False, True, False])
-    sim.drift(1.0, 1.21)
-    assert calls(env, "set_actor_dof_properties") == [(1, pytest.approx(0.121))]
+
+    def stepped(scale):
+        sim.drift(1.0, scale)
+        sim.step(np.zeros((N, 8), np.float32))
+        return calls(env, "set_actor_dof_properties")
+
+    assert not stepped(1.2)
+    sim.simulation.simulation.pending[1] = True
+    assert stepped(1.2) == [(1, pytest.approx(0.12))]
+    assert [stepped(1.2) for _ in range(3)][-1] == [(1, pytest.approx(0.12))]  # episodes end in the last step
+    assert stepped(1.2)[1:] == [(i, pytest.approx(0.12)) for i in (0, 2)]
+    stepped(1.1)
+    sim.reset(seed=1)
+    assert calls(env, "set_actor_dof_properties")[3:] == [(i, pytest.approx(0.11)) for i in range(N)]
 
 
 def test_a_simulator_that_does_not_do_what_it_is_told_is_noticed():
