@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.registry import listed
 from envs.bridge import errors
 from envs.bridge.tensors import Mode, check_tensor, to_jax, to_torch
 from envs.bridge.transport import Rows, check_finite, learned, raise_non_finite
@@ -120,9 +121,21 @@ class SimEnv:
         self._obs: Any = None
         self._exported: deque[Any] = deque(maxlen=2)  # actions that torch may still be reading
 
-    def drift(self, gravity: float = 1.0, joint_damping: float = 1.0, **own: float) -> None:
-        """Set factors for the following steps, or the values of all channels of a custom environment."""
-        self.simulation.drift(own or {"gravity": gravity, "joint_damping": joint_damping})
+    def drift(self, gravity: float | None = None, joint_damping: float | None = None, **own: float) -> None:
+        """Set factors for the following steps, or values of a custom environment's channels; others become nominal.
+
+        Raises:
+          SimBridgeError: the environment has no such channel.
+        """
+        channels = self.about["channels"]
+        values = {name: 1.0 if channels is None else channels[name][1] for name in self.about["nominal"]}
+        given = {"gravity": gravity, "joint_damping": joint_damping} | own
+        for name, value in given.items():
+            if value is not None:
+                if name not in values:
+                    raise errors.SimBridgeError(f"'{name}' does not drift here; channels: {listed(values)}")
+                values[name] = value
+        self.simulation.drift(values)
 
     def reset(self, seed: int = 0) -> jax.Array:
         """Observations (N, O) of new episodes in all copies."""

@@ -126,6 +126,8 @@ def test_its_channels_are_applied_and_a_wrong_declaration_is_refused():
     assert sim.about["inert"] == []  # 0 is a value here, not the lack of one
     sim.drift(wind=0.25)
     assert env.wind == 0.25
+    with pytest.raises(errors.SimBridgeError, match="'gravity' does not drift here; channels: wind"):
+        sim.drift(gravity=0.8)
     for channels in ({"wind": (0.0, 1.0)}, {"wind": (0.0, 2.0, 1.0)}, {"a b": (0.0, 0.5, 1.0)}):
         env = Windy()
         env.drift_channels = channels
@@ -135,6 +137,16 @@ def test_its_channels_are_applied_and_a_wrong_declaration_is_refused():
     env.drift_channels = Windy().drift_channels
     with pytest.raises(errors.SimBridgeError, match="go together"):
         InProcess(env)
+
+
+def test_channels_that_are_not_given_are_nominal():
+    env, seen = Own(), []
+    env.drift_channels, env.apply_drift = {"gravity": (-12.0, -9.81, -8.0), "mass": (0.5, 1.0, 1.5)}, seen.append
+    sim = SimEnv(InProcess(env))
+    sim.drift(gravity=-9.0, mass=1.2)
+    sim.drift(gravity=-9.0)
+    sim.drift(mass=1.2)
+    assert seen == [{"gravity": -9.0, "mass": 1.2}, {"gravity": -9.0, "mass": 1.0}, {"gravity": -9.81, "mass": 1.2}]
 
 
 @pytest.mark.parametrize(
