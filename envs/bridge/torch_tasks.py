@@ -17,8 +17,6 @@ from envs.bridge.tensors import check_tensor
 from envs.core import Task, check_continuous, check_unmasked
 from envs.isaac import CHANNELS
 
-BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before the physics step
-
 
 class TorchVecTask:
     """N copies of a task with the interface and the defects of Isaac Gym's `VecTask`.
@@ -40,8 +38,8 @@ class TorchVecTask:
         self.native = make(task) if isinstance(task, str) else task
         check_unmasked(self.native, "Isaac Gym's interface")
         check_continuous(self.native, "Isaac Gym's interface")
-        spec, name = self.native.env.spec, self.native.name
-        self.core = Phantom(self.native.env, "before" if name in BEFORE else "after")
+        spec, physics = self.native.env.spec, getattr(self.native.env, "task", None)
+        self.core = Phantom(self.native.env, "before" if getattr(physics, "resets_first", False) else "after")
         self.num_envs, self.num_obs, self.num_acts, self.num_states = num_envs, spec.obs_size, spec.action_size, 0
         self.max_episode_length = spec.time_limit + 1
         self.device = self.rl_device = "cpu"

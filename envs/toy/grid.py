@@ -57,7 +57,7 @@ class Grid:
         return jnp.asarray(CELLS)[cell], GridState(cell, jnp.zeros((), jnp.int32))
 
     def step(self, key: Array, state: GridState, action: Array, params: GridParams) -> Step:
-        """One move; ``action`` (5,) is one-hot: stay, down, up, right, left."""
+        """One move; ``action`` (5,) is one-hot: stay, right, left, up, down."""
         key_slip, key_move = jax.random.split(key)
         slips = jax.random.bernoulli(key_slip, params.slip)
         move = jnp.where(slips, jax.random.randint(key_move, (), 0, len(_MOVES)), jnp.argmax(action))
