@@ -347,7 +347,7 @@ def from_gymnasium(
         calls ``env.unwrapped.set_drift({"gain": 1.2})``. A third entry in the middle is the value without drift.
         Elements of a vector ``gain`` are the channels ``gain[0]``, ``gain[1]``, ...; its ranges may be arrays.
       name: of the task, part of the seed of its drift; by default the innermost class or ``gymnasium:ID``.
-      time_limit: steps of an episode; by default that of its TimeLimit, else 1000.
+      time_limit: steps of an episode; by default that of its TimeLimit, else 1000. Only an id may get a longer one.
 
     Raises:
       ValueError: it cannot be made, its spaces are not supported, or a channel cannot drift.
@@ -359,7 +359,7 @@ def from_gymnasium(
     texts, entry = texts_of(channels), getattr(env, "func", env)
     kind = entry if isinstance(entry, str) else getattr(entry, "__name__", type(entry).__name__)
     with trying(f"Gymnasium environment '{kind}' cannot be used"):
-        make = partial(_adapted, _maker(env), time_limit)
+        make = partial(_adapted, _maker(env, time_limit), time_limit)
         probe: Any = PassiveEnvChecker(make())
         inner = probe.unwrapped
         drifting = channels_in(inner, ranges_of(texts))
@@ -393,10 +393,10 @@ def named(id: str, channels: Any = (), time_limit: int | None = None) -> Task:
 _remembered = cache(from_gymnasium)
 
 
-def _maker(env: Any) -> Callable[[], Any]:
-    """Function that makes environments."""
+def _maker(env: Any, time_limit: int | None) -> Callable[[], Any]:
+    """Function that makes environments, those of an id with the time limit."""
     if isinstance(env, str):
-        return partial(gymnasium.make, env, disable_env_checker=True)
+        return partial(gymnasium.make, env, time_limit, disable_env_checker=True)
     if not isinstance(env, gymnasium.Env):
         return env if callable(env) else lambda: env  # raises there
     try:
@@ -423,8 +423,12 @@ def _adapted(make: Callable[[], Any], time_limit: int | None) -> Any:
         if any(type(value).__name__ == "RunningMeanStd" for value in vars(part).values()):
             instead = "PPO normalises by itself; TransformReward and RescaleObservation use constants"
             raise GymnasiumError(f"leave out {type(part).__name__}, whose statistics outlive episodes: {instead}")
-    if time_limit is not None or not any(isinstance(each, TimeLimit) for each in _wrappers(env)):
-        env = TimeLimit(env, _STEPS if time_limit is None else time_limit)
+    limits = [each._max_episode_steps for each in _wrappers(env) if isinstance(each, TimeLimit)]
+    wanted = min(limits, default=_STEPS) if time_limit is None else time_limit
+    if min(limits, default=wanted) < wanted:
+        raise GymnasiumError(f"its TimeLimit ends episodes after {min(limits)} steps; got time_limit {wanted}")
+    if wanted not in limits:
+        env = TimeLimit(env, wanted)
     env = _acting(env)
     if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
         env = FlattenObservation(env)

@@ -498,7 +498,7 @@ def bridged_level():
 
 
 def level_of(env):
-    return optional("envs.adapters.gym_tasks").from_gymnasium(env, time_limit=LONG)
+    return optional("envs.adapters.gym_tasks").from_gymnasium(env)
 
 
 def used_level():

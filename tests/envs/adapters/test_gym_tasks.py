@@ -253,6 +253,22 @@ def test_a_state_of_another_process_begins_a_new_episode_and_an_old_one_is_refus
         jax.block_until_ready(env.autoreset(key, key, state, jnp.ones(1), none))
 
 
+def test_a_time_limit_of_an_id_replaces_its_own_and_that_of_others_is_not_exceeded():
+    for limit in (1000, 50):
+        task = envs.make("gymnasium:Pendulum-v1", time_limit=limit)
+        key = jax.random.key(0)
+        state, step = task.env.reset(key, task.params)[1], jax.jit(task.env.step)
+        late = []
+        while len(late) < limit:
+            _, state, _, _, truncated, _ = step(key, state, jnp.zeros(1), task.params)
+            late.append(bool(truncated))
+        assert task.env.spec.time_limit == limit
+        assert late.index(True) == limit - 1
+    assert from_gymnasium(limited, time_limit=4).env.spec.time_limit == 4
+    with pytest.raises(ValueError, match="ends episodes after 10 steps; got time_limit 11"):
+        from_gymnasium(limited, time_limit=11)
+
+
 def test_a_given_environment_is_copied_and_travels():
     given = gymnasium.make("Pendulum-v1")
     given.unwrapped.g = 3.0
