@@ -177,7 +177,13 @@ class Copies:
     def _start(self, mask: np.ndarray, clock: int) -> None:
         """Begin new episodes where ``mask`` (N,)."""
         self.key, self.values, *new = self.program.start(self.num_envs, self.drift, self.key, np.int32(clock))
-        self.obs, self.state = new if mask.all() else _merged(mask, tuple(new), (self.obs, self.state))
+        if mask.all():
+            self.obs, self.state = new
+        else:
+            self.obs, self.state = _merged(mask, tuple(new), (self.obs, self.state))
+            drop = getattr(self.task.env, "drop", None)
+            if drop is not None:
+                drop(jax.tree.map(itemgetter(~mask), new[1]))
         self.waiting = self.waiting & ~mask
 
     def _drift_at(self, clock: int) -> dict[str, np.ndarray]:

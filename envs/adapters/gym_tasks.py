@@ -36,7 +36,7 @@ from envs.physics.channels import ranges_of, texts_of
 from envs.physics.host import Hosted, Packed, on_host
 
 Array = jax.Array
-_SETS = 8  # sets of environments, one per reset; the least recently stepped set is closed first
+_SETS = 8  # resets of all copies whose environments stay open; the least recently stepped are closed first
 _STEPS = 1000  # default time limit of an episode
 _READ_BACK = 1e-6  # allowed relative error of an attribute that was set
 
@@ -54,11 +54,11 @@ class CopyState(NamedTuple):
 
 
 class _Copy:
-    """An environment on the host, its set, its step count, and the record of its last step."""
+    """An environment on the host, its step count, and the record of its last step."""
 
-    def __init__(self, env: gymnasium.Env, group: int, steps: int) -> None:
+    def __init__(self, env: gymnasium.Env, steps: int) -> None:
         self.env: Any = env  # None: its only episode is over
-        self.group, self.steps, self.record = group, steps, np.zeros(0, np.uint32)
+        self.steps, self.record = steps, np.zeros(0, np.uint32)
 
     def close(self) -> None:
         if self.env is not None:
@@ -97,9 +97,8 @@ class GymnasiumEnv(Hosted):
         self.make, self.channels, self.spec, self.code, self.once = make, tuple(channels), spec, code, once
         self.about = {"gymnasium": gymnasium.__version__, "environment": code.__qualname__}  # for a study's manifest
         self._nominal = [(each.name, float(np.float32(each.nominal)), each.nominal) for each in self.channels]
-        self._lock, self._most = threading.Lock(), _SETS
-        self._copies: dict[int, _Copy] = {}
-        self._sets: OrderedDict[int, range] = OrderedDict()  # by first number, most recently used last
+        self._lock, self._sets, self._size = threading.Lock(), _SETS, 0  # size of the largest reset
+        self._copies: OrderedDict[int, _Copy] = OrderedDict()  # by number, most recently stepped last
         # Numbers stored by another process must not match numbers of this one.
         self._first = self._next = int.from_bytes(os.urandom(4), "little") >> 1
         words = 1 + 2 * spec.obs_size + 4
@@ -113,7 +112,7 @@ class GymnasiumEnv(Hosted):
 
     def reset(self, key: Array, params: Array) -> tuple[Array, CopyState]:
         """Begin an episode in a new environment, seeded by the key."""
-        self._most = max(_SETS, 2 * jax.local_device_count())
+        self._sets = max(_SETS, 2 * jax.local_device_count())
         seed = jax.random.bits(key, (1,), jnp.uint32)
         out = self._on_reset(jnp.concatenate([seed, Packed.traced(None, params)])[None])[0]
         obs = Packed.floats_of(out[1:])
@@ -177,11 +176,18 @@ class GymnasiumEnv(Hosted):
         finally:
             env.close()
 
+    def drop(self, states: CopyState) -> None:
+        """Close copies that nothing will step: in a partial reset all copies are made, and some are not used."""
+        with self._lock:
+            dropped = [self._copies.pop(number) for number in np.asarray(states.number).tolist()]
+        for copied in dropped:
+            copied.close()
+
     def close(self) -> None:
         """Close all environments; the next reset makes new ones."""
         super().close()
         with self._lock:
-            every, self._copies, self._sets = [*self._copies.values()], {}, OrderedDict()
+            every, self._copies = [*self._copies.values()], OrderedDict()
         for copied in every:
             copied.close()
 
@@ -199,7 +205,8 @@ class GymnasiumEnv(Hosted):
         # A state stored by another process: its episode is lost, and a new one begins.
         lost = [i for i, (number, _) in enumerate(asked) if number not in self._copies]
         if any(self._first <= asked[i][0] < self._next for i in lost):
-            raise GymnasiumError(f"only the newest {self._most} resets of an open Gymnasium environment can be stepped")
+            most = self._sets * self._size
+            raise GymnasiumError(f"a Gymnasium environment has closed this copy: only the newest {most} can be stepped")
         begun = dict(zip(lost, self._taken([asked[i][1] for i in lost]).items(), strict=True)) if lost else {}
         out = np.zeros((len(words), 1 + 2 * self.spec.obs_size + 4), np.uint32)
         for i, (number, steps) in enumerate(asked):
@@ -208,27 +215,26 @@ class GymnasiumEnv(Hosted):
                 out[i] = self._record(number, own, self._begun(own, number, floats[i]), 0.0, False, True, begun=True)
             else:
                 out[i] = self._stepped(number, steps, floats[i], again)
-        for group in {self._copies[number].group for number in out[:, 0].tolist()}:
-            self._sets.move_to_end(group)
+        for number in out[:, 0].tolist():
+            self._copies.move_to_end(number)
         return out
 
     def _taken(self, steps: Sequence[int]) -> dict[int, _Copy]:
-        """New environments by number, each with its step count; the oldest sets are closed."""
+        """New environments by number, each with its step count; the oldest are closed."""
         with self._lock:
-            while len(self._sets) >= self._most:
-                _, numbers = self._sets.popitem(last=False)
-                for number in numbers:
-                    self._copies.pop(number).close()
+            self._size = max(self._size, len(steps))
+            while len(self._copies) + len(steps) > self._sets * self._size:
+                _, oldest = self._copies.popitem(last=False)
+                oldest.close()
             first, self._next = self._next, self._next + len(steps)
-            self._sets[first] = range(first, self._next)
             hush = getattr(sys.modules.get("mujoco"), "set_mju_user_warning", bool)
             handler = getattr(sys.modules.get("mujoco"), "get_mju_user_warning", bool)()
             hush(lambda text: None)  # the warnings of its compiler, which each copy would repeat
             try:
-                made = [_Copy(self.make(), first, count) for count in steps]
+                made = [_Copy(self.make(), count) for count in steps]
             finally:
                 hush(handler or None)
-            taken = dict(zip(self._sets[first], made, strict=True))
+            taken = dict(zip(range(first, self._next), made, strict=True))
             self._copies |= taken
             return taken
 

@@ -14,7 +14,7 @@ import aesjax
 import envs
 from agents import make_train
 from envs.adapters.gym_tasks import from_gymnasium
-from envs.adapters.gymnasium import DriftingEnv
+from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv
 from experiments import Study
 
 
@@ -114,6 +114,19 @@ class Broken(Push):
 
 def limited(gain=1.0):
     return gymnasium.wrappers.TimeLimit(Push(), 10)
+
+
+class Counted(Push):
+    """Counts its open environments."""
+
+    open = 0
+
+    def __init__(self):
+        super().__init__()
+        Counted.open += 1
+
+    def close(self):
+        Counted.open -= 1
 
 
 def seed_of(key):
@@ -249,8 +262,32 @@ def test_a_state_of_another_process_begins_a_new_episode_and_an_old_one_is_refus
     _, state = env.reset(jax.random.key(1), none)
     for seed in range(8):
         env.reset(jax.random.key(seed), none)
-    with pytest.raises(Exception, match="only the newest 8 resets"):
+    with pytest.raises(Exception, match="only the newest 8 can be stepped"):
         jax.block_until_ready(env.autoreset(key, key, state, jnp.ones(1), none))
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
+def test_copies_that_reset_apart_stay_open(mode):
+    """One copy outlives many episodes of the others; an evaluation goes on after them."""
+    task, num, random = from_gymnasium(Counted, time_limit=100), 12, np.random.default_rng(0)
+    env = DriftingVectorEnv(task, "steady", drift_steps=60, num_envs=num, autoreset_mode=mode)
+    env.reset(seed=0)
+    evaluation, ends, before = env.evaluation(), 0, Counted.open
+    evaluation.reset(seed=1)
+    for _ in range(60):
+        actions = random.uniform(0.0, 1.0, (num, 1))
+        actions[0] = 0.0
+        ended = np.logical_or(*env.step(actions)[2:4])
+        ends += ended.sum()
+        if mode == "Disabled" and ended.any():
+            env.reset(options={"reset_mask": ended})
+        assert not ended[0]
+    assert ends > 30
+    for i in range(num):
+        env.reset(options={"reset_mask": np.arange(num) == i})
+    for each in (env, evaluation):
+        assert not each.step(np.zeros((num, 1)))[2].any()
+    assert Counted.open < before + 8 * num
 
 
 def test_a_time_limit_of_an_id_replaces_its_own_and_that_of_others_is_not_exceeded():
