@@ -75,6 +75,8 @@ def _manifest(manifests: Sequence[Mapping[str, Any]], runs: Sequence[store.Run])
     first, carriers = manifests[0], {}
     common = {name: reduce(store.merged, [other[name] for other in manifests]) for name in _COMMON if name in first}
     whole = {n: v for n, v in first.items() if all(other.get(n) == v for other in manifests)} | common
+    if changes := reduce(store.merged, (other.get("changes") or {} for other in manifests)):
+        whole["changes"] = changes
     agents: dict[str, list] = {}
     statuses = {}
     for manifest in manifests:

@@ -175,6 +175,30 @@ def test_only_missing_runs_are_added_and_other_differences_are_named(tmp_path, o
     assert files_of(tmp_path) == before
 
 
+@pytest.mark.parametrize("added", [{"seeds": [2]}, {"patterns": "ou"}])
+def test_change_points_of_added_runs_join_those_of_the_finished_study(tmp_path, added):
+    made, whole = [], {"seeds": 1, "patterns": "steady,abrupt", "changes": "random"}
+    for name, options in (("finished", {}), ("added", added)):
+        folder, own = tmp_path / name, config_of(**whole | options)
+        folder.mkdir()
+        runs = [(pattern, seed) for pattern in own.patterns for seed in own.seeds]
+        rows = pl.DataFrame({"method": "SAC", "pattern": pattern, "seed": seed, "step": 0} for pattern, seed in runs)
+        for file in (store.CURVES, store.STREAMS):
+            store.write_rows(folder / file, rows)
+        store.write_json(folder / store.CONFIG, own.to_json())
+        stated = {"toy": {pattern: {str(seed): [seed]} for pattern, seed in runs if pattern != "steady"}}
+        statuses = rows.select("method", "pattern", "seed").to_dicts()
+        about = {"runs": statuses, "changes": stated, "wall_seconds": 1.0, "resumed": False, "parts": {}}
+        store.write_manifest(folder, about)
+        made.append(store.open_results(folder))
+    joined, config = tmp_path / "joined", config_of(**whole | {"seeds": 2, "patterns": "steady,abrupt,ou"})
+    joined.mkdir()
+    parts.join_parts(joined, config.to_json(), made, "")
+    changes = store.read_manifest(joined)["changes"]["toy"]
+    wanted = {"abrupt": {"1": [1], "2": [2]}} if "seeds" in added else {"abrupt": {"1": [1]}, "ou": {"1": [1]}}
+    assert changes == wanted
+
+
 @pytest.mark.parametrize("name", numerics())
 def test_no_run_is_added_to_a_study_that_was_made_with_another_setting_or_version(tmp_path, name):
     store.write_json(tmp_path / store.CONFIG, config_of(seeds=2).to_json())
