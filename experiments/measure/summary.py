@@ -163,4 +163,6 @@ def _of_drop(drop, own, steady, reference, *, floors):
 
 def _of_nauc_drop(own, steady, sac, *, floors):
     top, bottom = (stats.mean(metrics.nauc_task(x, sac, floors)) for x in (own, steady))
-    return 1.0 - top / np.where(bottom == 0.0, np.nan, bottom)
+    with np.errstate(invalid="ignore"):
+        low = bottom == 0.0 if floors is None else bottom <= metrics.GUARD
+    return 1.0 - top / np.where(low, np.nan, bottom)

@@ -179,6 +179,16 @@ def test_negative_returns_are_flagged_in_literal_rows_only(two, frame):
     assert one(negative, "nauc_family_safe")["value"] == pytest.approx(one(frame, "nauc_family_safe")["value"])
 
 
+def test_no_drop_ratio_above_the_floor_has_a_value_for_an_agent_below_it_without_drift(two):
+    below = pl.when(method="SAC+AES").then(pl.col("return_mean") - 100).otherwise("return_mean")
+    frame = summary(two.with_columns(return_mean=below))
+    for ratio in ("drop_run", "drop_task", "drop_family", "drop_nauc_task"):
+        safe = one(frame, f"{ratio}_safe")
+        assert (math.isnan(safe["value"]), safe["reason"]) == (True, "normaliser_not_above_floor"), ratio
+        assert np.isfinite(one(frame, ratio)["value"])
+        assert np.isfinite(one(frame, f"{ratio}_safe", "SAC")["value"])
+
+
 def test_one_seed_has_values_but_no_claims():
     curves = make_curves(METHODS[:2], ("steady", "abrupt"), [1])
     frame = summarise(curves, config(), manifest(curves), replicates=FEW)
