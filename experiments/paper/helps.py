@@ -1,6 +1,7 @@
 """Part H as tables, with the robots of part G: rivals of AES minus SAC's tuned constant, after the drift has begun."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +78,10 @@ class _Study(NamedTuple):
 
 
 def comparisons(record: Record) -> list[Comparison]:
-    """The comparison of every task that has studies of part H, and one of SAC's tuned constant in part G or H."""
+    """The comparison of every task that has studies of part H, and one of SAC's tuned constant in part G or H.
+
+    Its patterns are those of most studies of part H; a study that lacks one of them is left out.
+    """
     groups: dict[tuple[str, int], list[str]] = {}
     for name, about in record.studies.items():
         config = about["config"]
@@ -85,9 +89,13 @@ def comparisons(record: Record) -> list[Comparison]:
             groups.setdefault((config["task"], config["steps"]), []).append(name)
     found = []
     for names in groups.values():
-        if not any(name.startswith("H-") for name in names):
+        patterns = {name: frozenset(record.studies[name]["config"]["patterns"]) for name in names}
+        counts = Counter(patterns[name] for name in names if name.startswith("H-"))
+        if not counts:
             continue
-        if (comparison := _compared([_study(record, name) for name in names])) is not None:
+        common = max(counts, key=counts.__getitem__)
+        complete = [_study(record, name) for name in names if common <= patterns[name]]
+        if (comparison := _compared(complete, common)) is not None:
             found.append(comparison)
     return found
 
@@ -101,13 +109,16 @@ def _study(record: Record, name: str) -> _Study:
     return _Study(config, rate.device, rate.devices * rate.seconds_per_step, found)
 
 
-def _compared(studies: Sequence[_Study]) -> Comparison | None:
-    """All methods of one task against SAC's tuned constant, and CrossQ's AES against its own; None without SAC's."""
+def _compared(studies: Sequence[_Study], common: Collection[str]) -> Comparison | None:
+    """All methods of one task against SAC's tuned constant, and CrossQ's AES against its own; None without SAC's.
+
+    Args:
+      common: patterns that all ``studies`` have.
+    """
     main = max((each for each in studies if each.carrier == "sac"), key=_opponents, default=None)
     if main is None or (constant := main.constant) is None:
         return None
-    shared = set.intersection(*(set(study.config.patterns) for study in studies))
-    seeds, patterns = main.config.seeds, [pattern for pattern in main.config.patterns if pattern in shared]
+    seeds, patterns = main.config.seeds, [pattern for pattern in main.config.patterns if pattern in common]
     drifts = {pattern != STEADY for pattern in patterns}
     keys = [(metric, drifting) for drifting in DRIFTS if drifting in drifts for metric in METRICS]
 

@@ -107,6 +107,17 @@ def test_robots_of_part_g_are_opponents_in_the_patterns_of_both_parts(record):
     assert helps.comparisons(record._replace(runs=runs, studies={"G-toy-1000-sac": record.studies[sac]})) == []
 
 
+@pytest.mark.parametrize("patterns", ["ou", "steady,ou"])
+@pytest.mark.parametrize("part", ["G", "H"])
+def test_a_study_of_fewer_patterns_leaves_the_comparison_of_the_others_as_it_is(record, part, patterns):
+    name, methods = f"{part}-toy-1000-sac-ou", STUDIES["H-toy-1000-sac"][0]
+    study = Study("toy", [*methods, "sac+aes_r"], patterns, "1:10", steps=STEPS, evaluations=10, onset=0.4)
+    about = record.studies["H-toy-1000-sac"] | {"config": study.config.to_json()}
+    runs = pl.concat([record.runs, runs_of(name, study.config)])
+    with_it = record._replace(runs=runs, studies=record.studies | {name: about})
+    assert helps.by_task(helps.comparisons(with_it)) == helps.by_task(helps.comparisons(record))
+
+
 def test_tables_have_the_tasks_of_the_record_and_are_empty_without_any(record):
     found = helps.comparisons(record)
     assert "`toy`" in helps.overview(found)
