@@ -23,7 +23,7 @@ from experiments.measure.runs import pinned
 from experiments.measure.study import REFERENCE, STEADY
 from experiments.paper.design import TASKS, Cell
 from experiments.paper.learned import learned, steps_needed
-from experiments.paper.record import Gathered, Record, fits, method_of
+from experiments.paper.record import Gathered, Record, fits, method_of, valid_mean
 from experiments.study.codec import encode
 from experiments.study.config import StudyConfig
 from experiments.study.method import Method
@@ -108,13 +108,13 @@ class Evidence:
         self.runs = runs.with_columns(label=label).join(groups.drop("len"), on=keys, maintain_order="left")
         steady = self.runs.filter(having(runs, lambda method: method == Method(method.carrier)), pattern=STEADY)
         gains = steady.group_by("rank", pl.col("label").alias("carrier"))
-        self._gains = gains.agg(pl.col("nauc_task_safe").mean().alias("gain"))
+        self._gains = gains.agg(valid_mean("nauc_task_safe").alias("gain"))
         self._unclear = unclear(self.runs, "rank")
         self.idle = learned(steady, "rank", "label").filter(~pl.col("learned")).select("rank", carrier="label")
         self._constants = having(runs, lambda method: method.follows("fixed"))
         rules = self.runs.filter(having(runs, lambda method: method.follows("aes")))
         rules = rules.group_by("rank", "method", pl.col("pattern").alias("under"))
-        self._clipped = rules.agg(pl.col("saturation_min", "saturation_max").mean())
+        self._clipped = rules.agg(valid_mean("saturation_min", "saturation_max"))
         self.configs: dict[tuple[int, str], StudyConfig] = {}  # (rank, carrier) -> one of the group's
         self._methods: dict[tuple[int, str], dict[Any, str]] = {}  # (rank, carrier) -> identity -> name
         self._named: dict[tuple[int, str, str], str | None] = {}  # (rank, carrier, as typed) -> name, as asked before

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from agents import CARRIERS
+from experiments.paper.record import valid_mean
 
 #: Share of seeds in which an agent has to end above every idle policy without drift.
 LEARNED = 0.8
@@ -82,7 +83,7 @@ def learned(steady: pl.DataFrame, *keys: str) -> pl.DataFrame:
     groups = steady.group_by(*keys, maintain_order=True).agg(
         pl.col("task").first().alias("on"),
         pl.col("carrier").first().alias("by"),
-        pl.col("first_change", "before_change").mean(),
+        valid_mean("first_change", "before_change"),
         trained=pl.col("trained").any(),
         above=_ABOVE_IDLE.mean() >= LEARNED,
     )

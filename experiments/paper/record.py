@@ -77,6 +77,11 @@ def methods_of(runs: pl.DataFrame) -> dict[str, Method]:
     return {name: method_of(definition) for name, definition in names.iter_rows()}
 
 
+def valid_mean(*columns: str) -> pl.Expr:
+    """Means of columns over the runs that have a value; NaN where none has."""
+    return pl.col(*columns).fill_nan(None).mean().fill_null(NAN)
+
+
 def read(folder: Path = GRID) -> Record:
     """The record in a folder (ValueError where a file is missing or damaged)."""
     curves, runs = (store.read_rows(folder / name) for name in (store.CURVES, RUNS))

@@ -32,7 +32,7 @@ from experiments.paper.evidence import (
     unclear,
 )  # fmt: skip
 from experiments.paper.learned import learned, published
-from experiments.paper.record import RUN, Gathered, method_of, methods_of
+from experiments.paper.record import RUN, Gathered, method_of, methods_of, valid_mean
 from experiments.study.method import BASELINE as OWN
 from experiments.study.method import Method
 from experiments.study.text import number
@@ -191,7 +191,7 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     constant = constants[0] if chosen else (own or [methods[BASELINE]])[0]
     steady = runs.filter(method=methods[BASELINE], pattern=STEADY)
     gains = (steady["mean_return"] - steady["floor"]).to_numpy()
-    gain = gains.mean() if clearly_positive(gains) else float("nan")
+    gain = np.nanmean(gains) if clearly_positive(gains) else float("nan")
     others = {row: m for row, m in methods.items() if m != constant and (row != TUNED or m != methods[PUBLISHED])}
     tuned = {row: (m, constant) for row, m in others.items()} if chosen else {}
     opponents = methods if chosen or constant == methods[BASELINE] else {**methods, CONSTANT: constant}
@@ -212,7 +212,7 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
 
 def acted(runs: pl.DataFrame) -> dict[tuple[str, str], Acted]:
     """How every method set the entropy weight under every pattern: (method, pattern) -> means over its runs."""
-    means = runs.group_by("method", "pattern").agg(pl.col("definition").first(), pl.col(ACTED).mean())
+    means = runs.group_by("method", "pattern").agg(pl.col("definition").first(), valid_mean(*ACTED))
     return {(name, pattern): Acted(method_of(text), *logs) for name, pattern, text, *logs in means.iter_rows()}
 
 

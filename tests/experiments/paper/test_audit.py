@@ -315,6 +315,9 @@ def test_no_cost_needs_an_interval_within_the_margin(tmp_path):
     wide = curves.with_columns(return_mean=pl.col("return_mean") + noise)
     wide = verdict("B3", save(tmp_path / "wide", wide)).families[0]
     assert (narrow.verdict, narrow.measured.within) == (REPRODUCED, 1)
+    more = make_curves(["SAC", "SAC+AES"], patterns=("steady", "abrupt"), seeds=range(1, 7), gain=0.0)
+    broken = verdict("B3", save(tmp_path / "broken", more, diverged=[("SAC", "steady", 3)])).families[0]
+    assert (broken.verdict, broken.measured.within) == (REPRODUCED, 1)  # of five seeds
     assert (wide.verdict, wide.reason, wide.measured.within, wide.measured.worse) == (UNDECIDED, POWER, 0, 0)
 
 
@@ -373,6 +376,11 @@ def test_a_setting_counts_only_where_the_effect_of_a_claim_could_show(tmp_path, 
     found = verdict(key, folder).families[0]
     assert (found.verdict, found.reason) == (UNDECIDED if reason else REPRODUCED, reason)
     assert reason in ("", POWER) or set(found.left_out) == {reason}
+
+
+def test_a_run_that_diverged_releases_no_pinned_weight(tmp_path):
+    folder = save(tmp_path / "made", _TWO.with_columns(**_PINNED), diverged=[("SAC+AES", "abrupt", 3)])
+    assert verdict("A1", folder).families[0].left_out == {PINNED: 4}
 
 
 @pytest.mark.parametrize(("drifting", "outcome"), [(-3.0, (REPRODUCED, "")), (6.0, (UNDECIDED, PREMISE))])
@@ -449,14 +457,16 @@ def test_an_agent_is_compared_to_public_returns_before_the_first_change(task, ca
     assert needed(task, carrier, steps) == (None if least is None else pytest.approx(least))
 
 
-@pytest.mark.parametrize(("level", "left_out"), [(0.9, {HORIZON: 4}), (1.1, {})])
-def test_a_robot_counts_once_its_agent_has_learned_before_the_first_change(tmp_path, level, left_out):
+@pytest.mark.parametrize(
+    ("level", "diverged", "left_out"), [(0.9, [], {HORIZON: 4}), (1.1, [], {}), (1.1, [("SAC", "steady", 3)], {})]
+)
+def test_a_robot_counts_once_its_agent_has_learned_before_the_first_change(tmp_path, level, diverged, left_out):
     """And those that have not state the hours that would train them."""
     least = level * needed("hopper", "sac", STEPS)
     learned = pl.when(_AFTER).then(_RETURN + least).otherwise(0.0).alias("return_mean")
     curves = make_curves(["SAC", "SAC+AES"], gain=0.3)
     curves = curves.with_columns(learned, task=pl.lit("hopper"), family=pl.lit("mujoco"))
-    folder = with_floor(save(tmp_path / "hopper", curves), "hopper", 3.0)
+    folder = with_floor(save(tmp_path / "hopper", curves, diverged=diverged), "hopper", 3.0)
     found = judge(BY_KEY["A1"], evidence(folder)).families[0]
     assert {reason: n for reason, n in found.left_out.items() if reason == HORIZON} == left_out
     assert steps_needed("hopper", "sac") == pytest.approx(2 * 83_193, rel=0.01)

@@ -189,6 +189,19 @@ def test_without_a_clear_gain_there_is_no_margin():
     assert "| `toy_multigoal_classic` | none |" in tables.power([setting])
 
 
+def test_a_run_that_diverged_removes_neither_the_margin_nor_a_pinned_setting():
+    whole = SETTINGS["toy", "ppo"]
+    assert (whole.methods[tables.PUBLISHED], "steady") in whole.pinned
+    broken = whole.runs
+    for method in (whole.methods[tables.BASELINE], whole.methods[tables.PUBLISHED]):
+        lost = pl.when(method=method, pattern="steady", seed=7).then(np.nan)
+        columns = ("mean_return", "saturation_min", "saturation_max", "mean_entropy_weight")
+        broken = broken.with_columns(lost.otherwise(name).alias(name) for name in columns)
+    (found,) = tables.settings(broken)
+    assert found.pinned == whole.pinned
+    assert found.gain == pytest.approx(whole.gain, rel=0.1)
+
+
 def test_the_table_of_power_spans_the_detectable_differences_of_a_task():
     toy = SETTINGS["toy", "sac"]
     row = [each for (row, _), each in toy.published.items() if row == tables.BASELINE]
