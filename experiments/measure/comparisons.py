@@ -34,7 +34,7 @@ OUTCOMES = BETTER, WORSE, EQUIVALENT, EQUAL, UNDECIDED, NO_DATA = (
     "no data",
 )
 DECIDED = (BETTER, WORSE)
-ENOUGH = 5  # pairs of runs
+ENOUGH = 5  # seeds, the unit of replication
 #: A difference is equivalent within this share of the agent's gain over random actions without drift.
 MARGIN = 0.05
 _LEVEL = 0.05
@@ -43,7 +43,7 @@ _LEVEL = 0.05
 def outcome_of(
     interval: stats.Interval,
     p: float,
-    pairs: int,
+    seeds: int,
     *,
     gain: float = NAN,
     equal: bool = False,
@@ -51,16 +51,17 @@ def outcome_of(
 ) -> str:
     """One of `OUTCOMES`: the first that applies.
 
-    No data: fewer than `ENOUGH` pairs. Equal: all differences are zero. Better, worse: p is below 5 %. Equal: both
+    No data: fewer than `ENOUGH` seeds. Equal: all differences are zero. Better, worse: p is below 5 %. Equal: both
     methods are constants of equal weight. Equivalent: the interval lies within `MARGIN` of the gain. Else undecided.
 
     Args:
       interval: 95 %, of the mean difference.
       p: after Holm's correction.
+      seeds: with a pair of runs on every task.
       gain: of the agent without drift over random actions, in the unit of the difference; NaN: no margin.
       equal: whether both methods acted as constants of equal weight.
     """
-    if pairs < ENOUGH:
+    if seeds < ENOUGH:
         return NO_DATA
     if interval == (0.0, 0.0, 0.0):
         return EQUAL
@@ -168,7 +169,7 @@ class Paired(NamedTuple):
     def outcome(self, p: float, *, lower_is_better: bool = False) -> str:
         """Outcome at a p-value after Holm's correction."""
         about = {"gain": self.gain, "equal": self.equal, "lower_is_better": lower_is_better}
-        return outcome_of(self.interval, p, self.pairs, **about)
+        return outcome_of(self.interval, p, len(self.by_seed), **about)
 
 
 def gain_of(study: RecordedStudy, cells: Cells, scope: Scope, method: str, metric: Metric) -> float:
@@ -418,8 +419,8 @@ def contrasts(
     adjusted = stats.holm([stats.paired_t_p(d) for d in differences.values()])
     tests, results = int(np.isfinite(adjusted).sum()), dict[Any, Contrast]()
     for (key, d), p in zip(differences.items(), adjusted, strict=True):
-        interval, pairs = stats.t_interval(d), int(np.isfinite(d).sum())
+        interval, seeds = stats.t_interval(d), int(np.isfinite(d).sum())
         unit = gain[key] if isinstance(gain, Mapping) else gain
-        outcome = outcome_of(interval, p, pairs, gain=unit, equal=key in equal)
+        outcome = outcome_of(interval, p, seeds, gain=unit, equal=key in equal)
         results[key] = Contrast(interval, float(p), outcome, detectable(d, tests), unit)
     return results

@@ -264,7 +264,7 @@ def paired_table(look: Lookup) -> Table:
         "Method minus opponent at equal seed. Opponents: the carrier's baseline, constants and the method's own "
         "controls. ▲ better, ▼ worse: p < 5 % after Holm's correction; ≈ equivalent: else, interval within 5 % of the "
         "agent's gain over random actions; = equal: no differences, or constants of equal weight; ○ undecided; · no "
-        "data: fewer than five pairs. Detectable: smallest difference that is detected with probability 0.8 at Holm's "
+        "data: fewer than five seeds. Detectable: smallest difference that is detected with probability 0.8 at Holm's "
         "first step. For DropRatio, "
         "recovery and shortfall lower is better, so ▲ marks a negative difference. P: probability that the method is "
         "better.",

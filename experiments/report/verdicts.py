@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from experiments.measure.catalog import FALLBACK, MAIN, SENTENCE, Metric
-from experiments.measure.comparisons import DECIDED, EQUAL, OUTCOMES, UNDECIDED, outcome_of
+from experiments.measure.comparisons import DECIDED, DETECTABLE, EQUAL, OUTCOMES, UNDECIDED, outcome_of
 from experiments.measure.stats import Interval
 from experiments.report.cells import NONE, Lookup, marked, number
 
@@ -85,17 +85,18 @@ def verdicts(look: Lookup) -> list[Verdict]:
 def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str, kind: str) -> Compared | None:
     """Comparison with an opponent of a kind (empty: the baseline); None if there is none."""
     suffix = f":vs={kind}" if kind else ""
-    kinds = ("paired", "p_holm", "detectable", "gain")
-    row, *others = (look.get(scope, method, pattern, f"{of}:{metric}{suffix}") for of in kinds)
+    kinds = ("paired", "p_holm", DETECTABLE, "gain")
+    rows = {of: look.get(scope, method, pattern, f"{of}:{metric}{suffix}") for of in kinds}
+    row, power = rows["paired"], rows[DETECTABLE]
     if row is None or not math.isfinite(row["value"]):
         return None
-    p, detectable, gain = (other["value"] if other else math.nan for other in others)
-    value, pairs = row["value"], row["n_valid"]
+    p, detectable, gain = (other["value"] if other else math.nan for other in map(rows.get, kinds[1:]))
+    value, pairs, seeds = row["value"], row["n_valid"], power["n_valid"] if power else 0
     opponent = next((part[9:] for part in row["flag"].split(";") if part.startswith("baseline=")), NONE)
     ends = None if pairs < 2 or row["low"] is None else (row["low"], row["high"])
     interval = Interval(value, *(ends or (math.nan, math.nan)))
     about = {"equal": EQUAL in row["flag"].split(";"), "lower_is_better": look.metric(metric).lower_is_better}
-    outcome = UNDECIDED if marked(row) else outcome_of(interval, p, pairs, gain=gain, **about)
+    outcome = UNDECIDED if marked(row) else outcome_of(interval, p, seeds, gain=gain, **about)
     return Compared(pattern, row, p, outcome, opponent, value, pairs, row["n_total"], ends, detectable, gain)
 
 

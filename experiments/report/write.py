@@ -134,7 +134,7 @@ def _page(
         remarks=remarks(study),
         conclusion=conclusion,
         compared=f"{metric[:1].upper()}{metric[1:]}{_MEANINGS.get(metric, '')} of each method compared with its "
-        "opponents at equal seeds. Better and worse: significant at 5 % with at least five pairs, after Holm's "
+        "opponents at equal seeds. Better and worse: significant at 5 % with at least five seeds, after Holm's "
         "correction over all methods and patterns for each kind of opponent.",
         answers=_answers(found, colours),
         others=[v.sentence for v in found if v.metric != found[0].metric],

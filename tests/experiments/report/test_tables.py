@@ -1,4 +1,4 @@
-"""The tables and verdicts of a report: marks, order of patterns, the best constant, fewer than five pairs."""
+"""The tables and verdicts of a report: marks, order of patterns, the best constant, fewer than five seeds."""
 
 from types import SimpleNamespace
 
@@ -133,11 +133,25 @@ def test_fewer_than_five_pairs_are_never_significant_in_verdicts_tables_and_comp
         assert frame.select("low", "high").row(0) == row.select("low", "high").row(0)
 
 
+@pytest.mark.parametrize(("seeds", "outcome"), [(1, NO_DATA), (4, NO_DATA), (5, EQUIVALENT)])
+def test_several_tasks_do_not_replace_seeds(tmp_path, seeds, outcome):
+    tasks = ("hopper", "walker2d", "halfcheetah", "ant", "humanoid")
+    curves = pl.concat([make_curves(METHODS, ("steady",), task=t, family="mujoco", every=5_000, gain=0) for t in tasks])
+    mine = pl.col("method") == "SAC+AES"
+    curves = curves.with_columns(pl.col("return_mean") + 0.1 * (pl.col("seed") - 3) * mine)
+    curves = curves.filter((pl.col("seed") <= seeds) | ~mine)
+    floors = {"floors": dict.fromkeys(tasks, 3.0)}
+    (found,) = [v for v in verdicts(look_of(curves, manifest(curves) | floors)) if v.metric == "nauc_task_safe"]
+    assert found.patterns[outcome] == ("steady",)
+    results = Results.open(save(tmp_path / "made", curves, **floors))
+    assert results.compare("SAC+AES", "SAC", metric="return")["outcome"].to_list() == [outcome]
+
+
 UP, DOWN, NONE = Interval(1.0, 0.9, 1.1), Interval(-1.0, -1.1, -0.9), Interval(0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("interval", "p", "pairs", "about", "outcome"),
+    ("interval", "p", "seeds", "about", "outcome"),
     [
         (UP, 0.049, 5, {}, BETTER),
         (DOWN, 0.049, 5, {"lower_is_better": True}, BETTER),
@@ -151,8 +165,8 @@ UP, DOWN, NONE = Interval(1.0, 0.9, 1.1), Interval(-1.0, -1.1, -0.9), Interval(0
         (UP, 0.001, 4, {}, NO_DATA),
     ],
 )
-def test_the_outcomes_of_a_comparison(interval, p, pairs, about, outcome):
-    assert outcome_of(interval, p, pairs, **about) == outcome
+def test_the_outcomes_of_a_comparison(interval, p, seeds, about, outcome):
+    assert outcome_of(interval, p, seeds, **about) == outcome
 
 
 def test_a_detectable_difference_is_detected_in_four_of_five_samples():
