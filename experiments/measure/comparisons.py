@@ -8,7 +8,7 @@ import numpy as np
 from experiments.measure import stats
 from experiments.measure.catalog import Metric, ordered
 from experiments.measure.curves import Value, mean_return, nan_mean
-from experiments.measure.metrics import clearly_positive
+from experiments.measure.metrics import UNCLEAR, UNSAFE, clearly_positive
 from experiments.measure.runs import Acted
 from experiments.measure.study import NAN, STEADY, RecordedStudy, RunKey
 
@@ -291,9 +291,15 @@ def _statistics(
     return results | {"paired_iqm": iqm} | {kind: stats.Interval(share, NAN, NAN) for kind, share in shares.items()}
 
 
+def without_verdict(flag: str) -> bool:
+    """Whether the flag of a row is that of a ratio without a verdict."""
+    return UNSAFE in flag or UNCLEAR in flag
+
+
 def with_holm(rows: list[TidyRow], asides: Collection[str] = ()) -> list[TidyRow]:
     """Append ``p_holm`` rows, adjusted within one metric and kind of opponent over all tasks (family rows: all
-    families); ``detectable`` becomes that of Holm's first step.
+    families); ``detectable`` becomes that of Holm's first step. A ratio without a verdict is no test of its group, and
+    its ``p_holm`` is NaN.
 
     Args:
       rows: of `comparisons`.
@@ -308,10 +314,11 @@ def with_holm(rows: list[TidyRow], asides: Collection[str] = ()) -> list[TidyRow
     adjusted = [row for row in rows if not row.metric.startswith(f"{DETECTABLE}:")]
     for (kind, name, *_), group in groups.items():
         if kind == "p":
-            for row, p in zip(group, stats.holm([row.value for row in group]), strict=True):
+            values = [NAN if without_verdict(row.flag) else row.value for row in group]
+            for row, p in zip(group, stats.holm(values), strict=True):
                 adjusted.append(row._replace(metric=f"p_holm:{name}", value=float(p)))
         else:
-            tests = sum(np.isfinite(row.value) for row in group)
+            tests = sum(np.isfinite(row.value) and not without_verdict(row.flag) for row in group)
             adjusted += [row._replace(value=_corrected(row.value, row.n_valid, tests)) for row in group]
     return adjusted
 

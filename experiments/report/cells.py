@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments.measure.catalog import Metric, catalogue, ordered, row_of
-from experiments.measure.comparisons import asides_of, constants_of
-from experiments.measure.metrics import UNCLEAR, UNSAFE
+from experiments.measure.comparisons import asides_of, constants_of, without_verdict
 from experiments.measure.study import RecordedStudy
 from experiments.measure.tables import round_half_up
 
@@ -124,7 +123,7 @@ def cell(row: dict[str, Any] | None, places: int = 2, scale: float = 1.0, *, int
 
 def marked(row: dict[str, Any]) -> bool:
     """Whether an aggregate is a ratio without a verdict."""
-    return UNSAFE in row["flag"] or UNCLEAR in row["flag"]
+    return without_verdict(row["flag"])
 
 
 def counted(row: dict[str, Any] | None) -> Cell:

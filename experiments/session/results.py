@@ -217,7 +217,7 @@ class Results:
         (smallest difference that is detected with probability 0.8), detectable_share (of the agent's gain over random
         actions without drift; NaN in other units), and outcome, of
         `experiments.measure.comparisons.outcome_of`. A ratio by a denominator that is not clearly positive has the
-        outcome null.
+        outcome null, and is no test of Holm's correction.
 
         Args:
           method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", where a
@@ -255,7 +255,7 @@ class Results:
             reference = row.denominator == "reference"
             hint = "; nAUC needs runs of SAC on the pattern steady, metric='return' does not" if reference else ""
             raise ValueError(f"no pairs of runs of {method} and {opponent} have a value of {label!r}{hint}")
-        adjusted = holm([pair.p for pair in pairs])
+        adjusted = holm([np.nan if pair.flag else pair.p for pair in pairs])
         rows = []
         for pair, p, first in zip(pairs, adjusted, compared, strict=True):
             smallest = detectable(pair.by_seed, int(np.isfinite(adjusted).sum()))

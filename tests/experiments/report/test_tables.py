@@ -84,10 +84,28 @@ def test_a_comparison_uses_the_return_where_nauc_has_no_verdict(tmp_path):
     assert results.compare("SAC+AES", "SAC")["metric"].unique().to_list() == ["return"]
     ratio = results.compare("SAC+AES", "SAC", metric="nauc")
     assert ratio["outcome"].to_list() == [None, None]
+    assert ratio["p_holm"].is_nan().all()
     assert ratio["difference"].is_finite().all()
     clear = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), range(1, 6), every=2_000)
     results = Results.open(save(tmp_path / "clear", clear))
     assert results.compare("SAC+AES", "SAC")["metric"].unique().to_list() == ["nauc"]
+
+
+def test_a_ratio_without_a_verdict_is_no_test_of_its_family():
+    """PPO is on both sides of the random policy without drift, so its DropRatios have no verdict."""
+    curves = make_curves(("SAC", "SAC+AES", "PPO", "PPO+AES"), ("steady", "abrupt", "mixed"), every=2_000)
+    ppo = pl.col("method").str.starts_with("PPO")
+    curves = curves.with_columns(pl.when(ppo).then(pl.col("return_mean") - 45).otherwise("return_mean"))
+    both, alone = (
+        summarise(shown, config(), manifest(shown, floor=-2.0), replicates=100)
+        for shown in (curves, curves.filter(~ppo))
+    )
+    for kind in ("p_holm", "detectable"):
+        rows = both.filter(metric=f"{kind}:drop_run_safe", method="SAC+AES")
+        assert rows.equals(alone.filter(metric=f"{kind}:drop_run_safe", method="SAC+AES"))
+    marked = both.filter(metric="p_holm:drop_run_safe", method="PPO+AES")
+    assert marked["flag"].str.contains(UNCLEAR).all()
+    assert marked["value"].is_nan().all()
 
 
 @pytest.mark.parametrize(
