@@ -11,7 +11,7 @@ import numpy as np
 
 from aesjax.registry import UnknownNameError, listed, lookup
 from aesjax.typed import require
-from experiments.measure.catalog import CATALOG, FALLBACK, MAIN, Metric, catalogue, ordered, run_metrics
+from experiments.measure.catalog import FALLBACK, MAIN, Metric, catalogue, ordered, run_metrics
 from experiments.measure.comparisons import ACTED, Cells, detectable, draw_interval, paired, scopes
 from experiments.measure.remarks import remarks
 from experiments.measure.stats import holm
@@ -237,11 +237,12 @@ class Results:
         patterns = [patterns] if isinstance(patterns, str) else patterns
         for pattern in patterns or ():
             lookup("pattern of this study", dict.fromkeys(present), pattern)
-        names = (row.name, *ACTED, *([row.gain] if row.gain else []))
-        cells: Cells = {name: {} for name in names}
+        known = self._catalog | {row.name: row}
+        needed = [lookup("metric", known, name) for name in dict.fromkeys((row.name, *ACTED, row.gain)) if name]
+        cells: Cells = {metric.name: {} for metric in needed}
         for key in study.runs:
             if key.method in {method, opponent, study.baseline(method)}:
-                for name, value in run_metrics(study, key, [row, *map(CATALOG.__getitem__, names[1:])]).items():
+                for name, value in run_metrics(study, key, needed).items():
                     cells[name][key] = value
         scope, draw = list(scopes(study))[-1], partial(draw_interval, seed=0, replicates=10_000)
         label = metric if isinstance(metric, str) else row.short or row.name

@@ -63,6 +63,16 @@ def test_a_metric_of_another_file_reaches_frames_comparison_and_report(results, 
     assert any("return of the worst segment" in sentence for sentence in own.verdicts)
 
 
+def test_the_gain_of_a_custom_metric_may_be_a_custom_metric(results):
+    area = Metric("area", lambda run: run.mean)
+    double = Metric("double", lambda run: 2.0 * run.mean, gain="area")
+    frame = Results.open(results.directory, metrics=[area, double]).compare(AES, "SAC", "double")
+    plain = results.compare(AES, "SAC", "return")
+    np.testing.assert_allclose(frame["detectable_share"], 2.0 * plain["detectable_share"])
+    with pytest.raises(UnknownNameError, match="unknown metric 'area'"):
+        results.compare(AES, "SAC", double)
+
+
 def test_an_installed_metric_is_in_every_comparison_and_a_bad_one_is_one_sentence(results, worst, tmp_path):
     info = tmp_path / "theirs-1.dist-info"
     info.mkdir()
