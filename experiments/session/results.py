@@ -1,5 +1,6 @@
 """`Results`: a finished study as data frames, comparisons, pictures and policies."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -210,12 +211,12 @@ class Results:
         metric: str | Metric | None = None,
         patterns: str | Sequence[str] | None = None,
     ) -> "pl.DataFrame":
-        """Paired differences of two methods at equal seeds, a row per pattern.
+        """Paired differences of two methods at equal seeds, a row per pattern; of joined families a row per family too.
 
-        Columns: metric, pattern, pairs, difference (method minus opponent), low and high (95 % interval: Student's t
-        below ten pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), detectable
-        (smallest difference that is detected with probability 0.8), detectable_share (of the agent's gain over random
-        actions without drift; NaN in other units), and outcome, of
+        Columns: family (if there are several), metric, pattern, pairs, difference (method minus opponent), low and high
+        (95 % interval: Student's t below ten pairs, else bootstrap), p (paired t test), p_holm (over all rows),
+        detectable (smallest difference that is detected with probability 0.8), detectable_share (of the agent's gain
+        over random actions without drift; NaN in other units), and outcome, of
         `experiments.measure.comparisons.outcome_of`. A ratio by a denominator that is not clearly positive has the
         outcome null, and is no test of Holm's correction.
 
@@ -244,13 +245,14 @@ class Results:
             if key.method in {method, opponent, study.baseline(method)}:
                 for name, value in run_metrics(study, key, needed).items():
                     cells[name][key] = value
-        scope, draw = list(scopes(study))[-1], partial(draw_interval, seed=0, replicates=10_000)
+        families = [scope for scope in scopes(study) if scope.task is None]
+        draw = partial(draw_interval, seed=0, replicates=10_000)
         label = metric if isinstance(metric, str) else row.short or row.name
         compared, pairs = [], []
-        for pattern in patterns or present:
-            if row.comparable(pattern):
+        for scope, pattern in itertools.product(families, filter(row.comparable, patterns or present)):
+            if len(families) == 1 or scope.keys(study, method, pattern):
                 pair = paired(study, cells, scope, method, opponent, pattern, row, draw)
-                compared.append((label, pattern, pair.pairs, *pair.interval, pair.p))
+                compared.append((scope.family, label, pattern, pair.pairs, *pair.interval, pair.p))
                 pairs.append(pair)
         if not any(pair.pairs for pair in pairs):
             reference = row.denominator == "reference"
@@ -263,8 +265,9 @@ class Results:
             outcome = None if pair.flag else pair.outcome(p, lower_is_better=row.lower_is_better)
             rows.append((*first, p, smallest, smallest / pair.gain, outcome))
         columns = ("difference", "low", "high", "p", "p_holm", "detectable", "detectable_share")
-        schema = {"metric": str, "pattern": str, "pairs": int} | dict.fromkeys(columns, float) | {"outcome": str}
-        return pl.DataFrame(rows, schema, orient="row")
+        labels = {"family": str, "metric": str, "pattern": str, "pairs": int}
+        frame = pl.DataFrame(rows, labels | dict.fromkeys(columns, float) | {"outcome": str}, orient="row")
+        return frame if len(families) > 1 else frame.drop("family")
 
     def _metric(self, name: str | None, methods: Sequence[str]) -> Metric:
         """The compared metric of a name; without one the first main metric with verdicts for these methods."""

@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
 from experiments.cli import main
+from experiments.measure.stats import holm
 from experiments.measure.study import load_study
 from experiments.report.merge import merge_studies
 from tests.experiments.configs import config_of
@@ -110,6 +112,26 @@ def test_studies_of_other_methods_and_seeds_are_compared_as_one(tmp_path):
     configure(folders[1], settings=settings)
     with pytest.raises(ValueError, match=r"cannot be joined with .*: settings: .*layer_norm"):
         Results.join(folders)
+
+
+def test_joined_families_are_compared_each_with_one_correction_over_all_of_them(tmp_path):
+    from experiments import Results
+
+    folders = []
+    for task, family, patterns in (("toy", "toy", ("steady", "abrupt")), ("hopper", "mujoco", ("abrupt",))):
+        curves = make_curves(
+            ("SAC", "SAC+AES"), patterns, range(1, 6), every=5_000, task=task, family=family, gain=0.01
+        )
+        folders.append(save(tmp_path / task, curves, floors={task: 3.0}, oracle={task: {}}))
+        configure(folders[-1], task=task)
+    own = [Results.open(folder).compare("SAC+AES", "SAC", "return") for folder in folders]
+    both = Results.join(folders).compare("SAC+AES", "SAC", "return")
+    assert both.select("family", "pattern").rows() == [("toy", "steady"), ("toy", "abrupt"), ("mujoco", "abrupt")]
+    alike = ["metric", "pattern", "pairs", "difference", "low", "high", "p"]
+    assert both.select(alike).equals(pl.concat(own).select(alike))
+    np.testing.assert_allclose(both["p_holm"], holm(both["p"]))
+    only = Results.join(folders).compare("SAC+AES", "SAC", "return", patterns="steady")
+    assert only["family"].to_list() == ["toy"]
 
 
 def test_the_patterns_of_all_studies_are_described_in_the_order_of_first_mention(tmp_path):
