@@ -1,7 +1,7 @@
 """A study read from its files and split into runs."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -141,7 +141,7 @@ class RecordedStudy:
 
 def _onset(config: Mapping[str, Any], task: str) -> float:
     """Environment step at which the drift of a task's runs begins."""
-    studies = [study for study in _originals(config) if study.get("task") == task]
+    studies = [study for study in originals(config) if study.get("task") == task]
     onsets = (study.get("onset", 0.0) * (study.get("horizon") or study["steps"]) for study in studies)
     return next(onsets, 0.0)
 
@@ -214,12 +214,9 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     )
 
 
-def _originals(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The configurations of which a merged one consists."""
-    for part in config.get("merged", ()):
-        yield from _originals(part)
-    if "merged" not in config:
-        yield config
+def originals(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The configurations of which a merged one consists; of another one itself."""
+    return config.get("merged") or [config]
 
 
 def _definitions(config: Mapping[str, Any]) -> "tuple[dict[str, Method], set[str]]":
@@ -229,7 +226,7 @@ def _definitions(config: Mapping[str, Any]) -> "tuple[dict[str, Method], set[str
 
     definitions: dict[str, Method] = {}
     baselines: set[str] = set()
-    for data in _originals(config):
+    for data in originals(config):
         study = config_from_json(data)
         alone = replace(study, methods=tuple(method for method in study.methods if method.is_baseline))
         for row in rows_of(study):
@@ -240,7 +237,7 @@ def _definitions(config: Mapping[str, Any]) -> "tuple[dict[str, Method], set[str
 
 def axes_of(config: Mapping[str, Any]) -> list[str]:
     """Swept numbers of one or several merged configurations."""
-    return list(dict.fromkeys(name for each in config.get("merged", [config]) for name in each.get("sweep", {})))
+    return list(dict.fromkeys(name for each in originals(config) for name in each.get("sweep", {})))
 
 
 def with_numbers(frame: "pl.DataFrame", config: Mapping[str, Any]) -> "pl.DataFrame":
@@ -252,7 +249,7 @@ def with_numbers(frame: "pl.DataFrame", config: Mapping[str, Any]) -> "pl.DataFr
 
     if not (axes := axes_of(config)):
         return frame
-    configs = [config_from_json(each) for each in config.get("merged", [config])]
+    configs = [config_from_json(each) for each in originals(config)]
     rows = []
     for study in configs:
         rows += [(row.name, *numbers_of(study, row.method, axes).values()) for row in rows_of(study)]

@@ -16,7 +16,7 @@ import polars as pl
 
 from experiments.measure.catalog import CATALOG, run_metrics
 from experiments.measure.curves import Value
-from experiments.measure.study import RecordedRun, load_study
+from experiments.measure.study import RecordedRun, load_study, originals
 from experiments.paper import times
 from experiments.study import store
 from experiments.study.codec import decode, encode
@@ -167,7 +167,7 @@ def _is_evidence(config: Mapping[str, Any]) -> bool:
 def _configs(studies: Mapping[str, Any]) -> Configs:
     configs: dict[tuple[str, str, str], StudyConfig] = {}
     for name, study in studies.items():
-        for data in study["config"].get("merged") or [study["config"]]:
+        for data in originals(study["config"]):
             config = config_from_json(data)
             for carrier in config.carriers:
                 configs[name, config.task, carrier] = config
@@ -232,7 +232,7 @@ def _groups(studies: Mapping[str, Any]) -> list[_Group]:
     """Studies whose runs may be compared; one that holds several tasks is in several groups."""
     groups: list[_Group] = []
     for name, study in studies.items():
-        for config in study["config"].get("merged") or [study["config"]]:
+        for config in originals(study["config"]):
             fitting = (group for group in groups if all(fits(config, other) for _, other in group))
             if (group := next(fitting, None)) is None:
                 groups.append(group := [])

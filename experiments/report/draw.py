@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.measure.curves import nan_mean
 from experiments.measure.profiles import Profile
-from experiments.measure.study import RecordedStudy
+from experiments.measure.study import RecordedStudy, originals
 from experiments.report.figures import read, spans_decades
 from experiments.report.plots import DASHES, Axis, Look, Panel, Plot, looks, time_axis
 
@@ -228,7 +228,7 @@ def _without(study: RecordedStudy, config: Mapping[str, Any], against: str, valu
     from experiments.study.program import plain, rows_of
 
     names = {}
-    for data in config.get("merged", [config]):
+    for data in originals(config):
         whole = config_from_json(data)
         fewer = replace(whole, sweep={name: values for name, values in whole.sweep.items() if name != against})
         lines: dict[Any, str] = {}

@@ -1,9 +1,11 @@
 """Merging of finished studies."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.measure.study import originals
 from experiments.study import store
 from experiments.study.folder import writing
 from experiments.study.store import open_results, write_manifest
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 _RUN = ("task", "method", "pattern", "seed")
 #: Fields of a configuration in which comparable studies of a task may differ.
-_OWN = ("methods", "patterns", "seeds", "sweep", "controls", "counterfactual", "block", "preset", "merged")
+_OWN = ("methods", "patterns", "seeds", "sweep", "controls", "counterfactual", "block", "preset")
 
 
 def merge_studies(directories: Sequence[Path], out: Path) -> Path:
@@ -31,20 +33,23 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
 def join_studies(studies: Sequence[store.Results]) -> store.Results:
     """Merge the configurations, manifests and rows of finished studies.
 
-    The merged configuration has the steps of each task and the original configurations under ``merged``. Patterns are
-    in order of first appearance. A run with equal numbers in several studies, such as a common baseline, is used once.
+    The merged configuration has the steps of each task and, under ``merged``, the original configurations, also those
+    of studies that were merged before. Patterns are in order of first appearance. A run with equal numbers in several
+    studies, such as a common baseline, is used once.
 
     Raises:
       ValueError: the studies cannot be compared, or have different numbers of a run.
     """
     directories = [study.directory for study in studies]
-    configs, manifests = [study.config for study in studies], [study.manifest for study in studies]
-    steps: dict[str, Any] = {}
-    for i, (folder, config) in enumerate(zip(directories, configs, strict=True)):
-        for other, known in zip(directories[:i], configs[:i], strict=True):
-            if differing := store.differing_fields(_shared(known, config), _shared(config, known)):
-                raise ValueError(f"{folder} cannot be joined with {other}: {differing[0]}")
-        steps |= config["steps"] if isinstance(config["steps"], dict) else {config["task"]: config["steps"]}
+    manifests = [study.manifest for study in studies]
+    parts: list[tuple[Path, Mapping[str, Any]]] = []
+    for study in studies:
+        parts += [(study.directory, config) for config in originals(study.config)]
+    for (other, known), (folder, config) in itertools.combinations(parts, 2):
+        if differing := store.differing_fields(_shared(known, config), _shared(config, known)):
+            raise ValueError(f"{folder} cannot be joined with {other}: {differing[0]}")
+    configs = [config for _, config in parts]
+    steps = {config["task"]: config["steps"] for config in configs}
     config = {k: v for k, v in configs[0].items() if all(other.get(k) == v for other in configs)}
     config |= {"task": ",".join(steps), "steps": steps, "merged": configs}
     manifest = {k: v for k, v in manifests[0].items() if all(other.get(k) == v for other in manifests)}

@@ -67,6 +67,19 @@ def test_a_folder_of_events_in_use_is_refused_before_the_joined_study_is_written
     assert not (tmp_path / "family").exists()
 
 
+def test_a_merged_study_is_joined_by_its_parts(tmp_path):
+    one, two = study(tmp_path / "one", "hopper"), study(tmp_path / "two", "ant")
+    merged = merge_studies([one, two], tmp_path / "merged")
+    other = study(tmp_path / "other", "hopper", evaluations=7)
+    for folders in ([merged, other], [other, merged]):
+        with pytest.raises(ValueError, match=r"cannot be joined with .*: evaluations: "):
+            merge_studies(folders, tmp_path / "none")
+    third = study(tmp_path / "three", "walker2d")
+    whole, at_once = merge_studies([merged, third], tmp_path / "a"), merge_studies([one, two, third], tmp_path / "b")
+    for name in ("config.json", "curves.parquet"):
+        assert (whole / name).read_bytes() == (at_once / name).read_bytes()
+
+
 def test_a_run_that_both_studies_hold_counts_once_or_is_named(tmp_path):
     """As a baseline does that two studies of the same seeds have trained alike."""
     curves = make_curves(("SAC", "SAC+AES", "SAC+AES-R"), ("steady", "abrupt"), [1, 2], every=5_000)
