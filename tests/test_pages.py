@@ -16,6 +16,7 @@ import pytest
 
 import aesjax
 from experiments.cli import main
+from experiments.study.method import Method
 from tests.pages import FENCE, NEEDS, PAGES, ROOT, anchors, blocks, fill, links
 
 OTHERWISE = {"STEADY", "UnknownNameError"}  # public, and explained where they are used
@@ -43,6 +44,13 @@ def test_links_lead_somewhere(page):
 def test_tables_and_sentences_are_those_of_the_records_and_registries(page):
     text = page.read_text()
     assert fill.filled(text) == text, "python docs/fill_pages.py makes them again"
+
+
+def test_a_difference_is_not_computed_from_an_arbitrary_run_of_several():
+    differences, agent = import_module("filling.differences"), Method("ppo")
+    contrast = differences.Contrast("", "grid/*-toy-*-ppo", "toy", agent, agent)
+    with pytest.raises(ValueError, match=r"several runs .*: A-toy-100000-ppo, appendix-toy-40000-ppo"):
+        differences.scores(contrast, agent, "abrupt")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what Brax imports

@@ -46,10 +46,17 @@ class Family(NamedTuple):
 
 
 def scores(contrast: Contrast, method: Method, pattern: str) -> dict[int, float]:
-    """Mean return of every run by seed; empty where the method was not trained under the pattern."""
+    """Mean return of every run by seed; empty where the method was not trained under the pattern.
+
+    Raises:
+      ValueError: the source has several runs of a seed.
+    """
     runs = runs_of(contrast.source, contrast.task)
     runs = runs.filter(having(runs, method.__eq__), pattern=pattern)
-    returns = dict(runs.unique("seed").select("seed", "mean_return").iter_rows())
+    if runs["seed"].is_duplicated().any():
+        studies = ", ".join(runs["study"].unique().sort())
+        raise ValueError(f"{contrast.source} has several runs of a method, pattern {pattern}, and seed: {studies}")
+    returns = dict(runs.select("seed", "mean_return").iter_rows())
     return {seed: value for seed, value in returns.items() if not contrast.seeds or seed in contrast.seeds}
 
 
@@ -92,6 +99,12 @@ def robot(label: str, names: str, task: str, first: str, second: str | None = No
         return Contrast(label, source, task, ours, parse_method_with_carrier(second))
     best = constants(source, task, ours.carrier)
     return Contrast(f"{label} {len(best)}", source, task, ours, best)
+
+
+def grid(task: str, carrier: str, added: str) -> str:
+    """The study of a carrier on a small task in the grid, and that of part F, whose name ends with ``added``."""
+    part, steps = ("A", 100_000) if task == "toy" else ("C", 40_000)
+    return f"grid/{part}-{task}-{steps}-{carrier},F-{task}-{steps}-{added}"
 
 
 def small(
@@ -172,7 +185,9 @@ FAMILIES = {
     "recent": Family(
         "SAC `fixed+recent` minus `fixed`",
         [
-            Contrast(f"`{task}`", f"grid/*-{task}-*-sac*", task, parse_method(RECENT, "sac"), Method("sac", "fixed"))
+            Contrast(
+                f"`{task}`", grid(task, "sac", "sac-recent"), task, parse_method(RECENT, "sac"), Method("sac", "fixed")
+            )
             for task in SMALL_TASKS
         ],
         (*PATTERNS, "sawtooth"),
@@ -194,7 +209,7 @@ FAMILIES = {
         [
             Contrast(
                 f"`{task}`, every {every * 100:.0f} %",
-                f"grid/*-{task}-*-ppo",
+                grid(task, "ppo", "ppo"),
                 task,
                 parse_method(RESET.format(every), "ppo"),
                 Method("ppo"),
@@ -207,7 +222,7 @@ FAMILIES = {
     "resets-detected": Family(
         "PPO `aes_c+refresh` minus PPO",
         [
-            Contrast(f"`{task}`", f"grid/*-{task}-*-ppo", task, parse_method("aes_c+refresh", "ppo"), Method("ppo"))
+            Contrast(f"`{task}`", grid(task, "ppo", "ppo"), task, parse_method("aes_c+refresh", "ppo"), Method("ppo"))
             for task in SMALL_TASKS
         ],
         (*PATTERNS, "sawtooth"),
