@@ -191,7 +191,7 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: st
     constant = constants[0] if chosen else (own or [methods[BASELINE]])[0]
     steady = runs.filter(method=methods[BASELINE], pattern=STEADY)
     gains = (steady["mean_return"] - steady["floor"]).to_numpy()
-    gain = np.nanmean(gains) if clearly_positive(gains) else float("nan")
+    gain = float(np.nanmean(gains)) if clearly_positive(gains) else float("nan")
     others = {row: m for row, m in methods.items() if m != constant and (row != TUNED or m != methods[PUBLISHED])}
     tuned = {row: (m, constant) for row, m in others.items()} if chosen else {}
     opponents = methods if chosen or constant == methods[BASELINE] else {**methods, CONSTANT: constant}
