@@ -1,4 +1,4 @@
-"""The command line: `aesjax run | submit | report | replay | ...`, one module per group of commands."""
+"""The command line: `aesjax run | submit | report | ...`, one module per group of commands."""
 
 import gc
 import os

@@ -42,7 +42,10 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Companions:
-    """Complements of recovery times, per change; NaN where the level is not above the floor."""
+    """Complements of recovery times, per change.
+
+    NaN without a level or an evaluation after the change; drop and area also where the level is not above the floor.
+    """
 
     immediate_drop: np.ndarray  # (K,) share of the level above the floor lost at the first evaluation
     deficit_area: np.ndarray  # (K,) mean shortfall over the window, as a share of the level above the floor

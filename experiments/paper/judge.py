@@ -68,10 +68,10 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
     """The verdict on a claim, by the runs of one record.
 
     It is judged on the settings that count (`experiments.paper.conditions`), which need to be of at least half of its
-    pairs of task and carrier; a claim about every task falls with a single one. A claim without `everywhere` is judged
-    on the settings that count, however few they are. A family, and the tasks and carriers with released code, are
-    judged on their pairs with runs. Nothing with fewer than `FEWEST` pairs of runs counts, and fewer than `ENOUGH`
-    settle no claim.
+    pairs of task and carrier; a claim about every task falls with a single one. A claim with neither `everywhere` nor a
+    premise is judged on the settings that count, however few they are. A family, and the tasks and carriers with
+    released code, are judged on their pairs with runs. Nothing with fewer than `FEWEST` pairs of runs counts, and fewer
+    than `ENOUGH` settle no claim.
     """
     if claim.untestable:
         return Finding(claim, Part("all", UNDECIDED, claim.untestable, NO_DATA), ())
