@@ -141,7 +141,7 @@ def test_observed_drift_is_that_of_every_stored_transition_and_of_the_evaluation
 def test_a_run_does_not_end_with_a_reset_and_an_evaluation_has_the_agent_that_acted(carrier):
     train = make_train("toy", carrier, adaptations=[reset(every=0.5)], **SMALL)
     state, curves = quick(lambda seed: train(seed, "fixed"))(1)
-    assert curves["refreshes"].sum() == 1.0  # at half of the updates, not at the end
+    assert np.nansum(curves["refreshes"]) == 1.0  # at half of the updates, not at the end
     assert max(count for _, count in optax.tree_utils.tree_get_all_with_path(state.agent, "count")) > 0
 
 
