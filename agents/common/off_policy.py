@@ -34,7 +34,7 @@ class OffPolicy(Loop):
     """One run of SAC, SQL or MEow as pure functions, to be batched by `vmap`.
 
     In vector step t the gradient steps use ``lambda_{t-1}``; from the signals of the last one the schedule computes
-    ``lambda_t`` and the adaptations the levers of step t + 1. A due refresh is applied at the end of a block of at
+    ``lambda_t`` and the adaptations the levers of step t + 1. A due refresh is applied before the next block of at
     most `_BLOCK` steps, because under `vmap` new networks are drawn even if they are not used.
     """
 

@@ -56,12 +56,14 @@ def test_a_schedule_on_its_own_proxies_gives_the_weights_it_trained_with(results
 
 
 def test_adaptations_on_the_runs_own_proxies_are_those_it_trained_with(results, frame):
-    """Refreshes are counted where they fall due; training does them at the end of the rollout."""
+    """Refreshes are counted where they fall due; training does them before the next rollout."""
     for row in frame.filter(method=ADAPTING, replayed=list(TRAINED)[-1]).iter_rows(named=True):
         logged = trained(results, row)
         in_force = np.r_[1.0, row["rate"][:-1]].reshape(EVALUATIONS, -1).mean(1)
         np.testing.assert_allclose(in_force, logged["rate_factor"].to_numpy(), rtol=1e-4)
-        assert np.sum(np.array(row["refresh"]) > 0) == logged["refreshes"].sum() >= 1
+        due = np.array(row["refresh"]).reshape(EVALUATIONS, -1).max(1) > 0
+        assert due[:-1].any()
+        np.testing.assert_array_equal(logged["refreshes"][1:], due[:-1])
         assert set(row["weight"]) == {np.float32(0.07)}
 
 
