@@ -97,7 +97,7 @@ class GymnasiumEnv(Hosted):
         self.make, self.channels, self.spec, self.code, self.once = make, tuple(channels), spec, code, once
         self.about = {"gymnasium": gymnasium.__version__, "environment": code.__qualname__}  # for a study's manifest
         self._nominal = [(each.name, float(np.float32(each.nominal)), each.nominal) for each in self.channels]
-        self._lock, self._sets, self._size = threading.Lock(), _SETS, 0  # size of the largest reset
+        self._lock, self._sets, self._size = threading.Lock(), _SETS, 0  # copies of the largest reset
         self._copies: OrderedDict[int, _Copy] = OrderedDict()  # by number, most recently stepped last
         # Numbers stored by another process must not match numbers of this one.
         self._first = self._next = int.from_bytes(os.urandom(4), "little") >> 1
@@ -207,6 +207,8 @@ class GymnasiumEnv(Hosted):
         if any(self._first <= asked[i][0] < self._next for i in lost):
             most = self._sets * self._size
             raise GymnasiumError(f"a Gymnasium environment has closed this copy: only the newest {most} can be stepped")
+        with self._lock:
+            self._size += len(lost)  # a resumed study steps its copies in several batches, of which none may be closed
         begun = dict(zip(lost, self._taken([asked[i][1] for i in lost]).items(), strict=True)) if lost else {}
         out = np.zeros((len(words), 1 + 2 * self.spec.obs_size + 4), np.uint32)
         for i, (number, steps) in enumerate(asked):

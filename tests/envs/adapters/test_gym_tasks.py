@@ -266,6 +266,15 @@ def test_a_state_of_another_process_begins_a_new_episode_and_an_old_one_is_refus
         jax.block_until_ready(env.autoreset(key, key, state, jnp.ones(1), none))
 
 
+def test_a_resumed_study_steps_its_copies_in_many_batches():
+    key, none = jax.random.key(0), np.zeros(0, np.float32)
+    stored = [from_gymnasium(Push, time_limit=7).env.reset(jax.random.key(i), none)[1] for i in range(12)]
+    env = from_gymnasium(Push, time_limit=7).env
+    begun = [env.autoreset(key, key, state, jnp.zeros(1), none)[1] for state in stored]
+    for state in begun:  # none was closed
+        jax.block_until_ready(env.autoreset(key, key, state, jnp.ones(1), none))
+
+
 @pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
 def test_copies_that_reset_apart_stay_open(mode):
     """One copy outlives many episodes of the others; an evaluation goes on after them."""
