@@ -54,9 +54,9 @@ def stored() -> record.Record:
 
 
 @cache
-def grid() -> list[tables.Setting]:
-    """The settings of the grid."""
-    return list(tables.settings(stored().runs))
+def grid(metric: str = "mean_return") -> list[tables.Setting]:
+    """The settings of the grid, with contrasts of a metric."""
+    return list(tables.settings(stored().runs, metric))
 
 
 @cache

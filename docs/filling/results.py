@@ -198,8 +198,7 @@ def reached() -> str:
 @table
 def trained_robots() -> str:
     """Methods on robots that have learned, minus the tuned constant."""
-    online = tables.longest(list(tables.settings(stored().runs, "online_return")))
-    return tables.robots(tables.longest(grid()), online)
+    return tables.robots(tables.longest(grid()), tables.longest(grid("online_return")))
 
 
 @table

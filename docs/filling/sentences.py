@@ -108,8 +108,7 @@ def on_robots() -> list[str]:
 @text
 def recoveries() -> list[str]:
     """Recovery of published AES where its weight moves."""
-    found = tables.longest(list(tables.settings(stored().runs, "recovery")))
-    counts = outcomes(found, BASELINE, "published", pinned=False)
+    counts = outcomes(tables.longest(grid("recovery")), BASELINE, "published", pinned=False)
     return [
         f"In recovery time published AES, where its weight moves, is better than the agent alone in {of(counts)} "
         f"settings and worse in {counts[WORSE]} ([other metrics](comparisons.md#the-papers-three-metrics)).",
@@ -235,9 +234,7 @@ def claims_apart() -> list[str]:
 def level_and_timing() -> list[str]:
     """Level and timing of the weight where it moves."""
     own = longest(lambda setting: LEVEL in setting.methods or TIMING in setting.methods)
-    agents = listed(
-        dict.fromkeys(each.methods[BASELINE] for each in own if outcomes([each], LEVEL, "published", pinned=False))
-    )
+    agents = _agents(_moving(own, LEVEL))
     level, timing = (outcomes(own, row, "published", pinned=False) for row in (LEVEL, TIMING))
     return [
         f"**For {agents} on small tasks the timing of the weight hardly matters.** Where the weight moves, AES is "

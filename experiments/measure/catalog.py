@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.measure.curves import Value, auc, final_return, later_return, mean_return, nan_mean
+from experiments.measure.curves import Value, auc, final_return, later_return, nan_mean
 from experiments.measure.metrics import UNCLEAR, nauc_task
 from experiments.measure.recovery import null_recovery, recovery, recovery_robust
 from experiments.measure.runs import StudyRun
@@ -146,7 +146,7 @@ _LEVEL, _STEADY_LEVEL = "level_not_above_floor", "steady_not_above_floor"
 
 _ROWS = (
     _row("auc", lambda run: auc(run.curve)),
-    _return("mean_return", lambda run: mean_return(run.curve), order=1, versus=True, verdict=FALLBACK, recorded=True,
+    _return("mean_return", lambda run: run.mean, order=1, versus=True, verdict=FALLBACK, recorded=True,
             short="return", words="mean return"),
     _return("final_return", lambda run: final_return(run.curve), order=3, verdict=TABLE, recorded=True,
             words="final return"),

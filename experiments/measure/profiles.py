@@ -29,7 +29,7 @@ class Profile(NamedTuple):
 def profiles(study: RecordedStudy, methods: Sequence[str]) -> dict[str, Profile]:
     """Profile of every method over the settings, pairs of task and pattern, in which all of them have valid runs.
 
-    The score of a run is ``(R - floor) / (best - floor)``: R its mean return over training, floor the return of random
+    The score of a run is ``(R - floor) / (best - floor)``: R its mean return, floor the return of random
     actions, best the mean over seeds of the best of the methods in the setting. A setting in which no method is above
     the floor is left out. Bands resample seeds within each setting.
 

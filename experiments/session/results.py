@@ -294,7 +294,7 @@ class Results:
 
         Args:
           column: "return_mean", "entropy_weight", "proxy" or another column of ``curves``; with ``against`` a metric of
-            runs, "return" (the mean over training) or "final_return".
+            runs, "return" (the mean from the onset of the drift on) or "final_return".
           pattern: by default the first with drift; with ``against`` all.
           methods: with or without their settings, as in `compare`; by default all.
           against: an axis of the sweep. The metric is drawn against this number, with its 95 % interval, one line per
