@@ -361,7 +361,7 @@ def best_of(scores: Scores, methods: Sequence[str], pattern: str) -> str | None:
 
 
 def scores_of(study: RecordedStudy, task: str) -> Scores:
-    """Mean return over training of every valid run on a task: method -> pattern -> seed -> score."""
+    """Mean return of every valid run on a task: method -> pattern -> seed -> score."""
     scores: dict[str, dict[str, dict[int, float]]] = {}
     for key, run in study.runs.items():
         if key.task == task and run.curve is not None and np.isfinite(value := mean_return(run.curve)):

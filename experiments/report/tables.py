@@ -109,7 +109,7 @@ TABLES: dict[str, Spec] = {
     ),
     "elsewhere": Spec(
         "Returns under drift that is not in force",
-        "Mean return over training under other drift values: in force, nominal, before the last change (forgetting), "
+        "Mean return under other drift values: in force, nominal, before the last change (forgetting), "
         "after the next change (transfer), and the ends of the range.",
         [Column(where.replace("_", " "), [f"mean_return_{where}"]) for where in _ELSEWHERE],
     ),
@@ -229,7 +229,7 @@ def hindsight_table(look: Lookup) -> Table:
     table = Table(
         "hindsight",
         "Best constant weight, chosen in hindsight",
-        "Per carrier the constant with the highest mean return over training on this task under this pattern, at the "
+        "Per carrier the constant with the highest mean return on this task under this pattern, at the "
         "seeds that all constants have. It is the opponent 'best constant' of the paired differences. The column "
         "constants has the size of the grid. The choice is made on these runs, so the mean return, over all seeds, is "
         "biased upwards.",
