@@ -17,6 +17,7 @@ import optax
 from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Network, Transition, UpdateOut
+from agents.common.draws import standard_normal
 from agents.common.networks import Gaussian, GaussianActor, TwinCritic
 from agents.common.optim import descend
 from agents.sac import Sac, actor_loss, critic_loss, soft_target
@@ -99,7 +100,7 @@ class CrossQ(Sac):
         self, state: Any, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: Any
     ) -> UpdateOut:
         """One step of the critics, then of the actor if it is due."""
-        noise = jax.random.normal(key, (3, *batch.action.shape))
+        noise = standard_normal(key, (3, *batch.action.shape))
         next_action, next_log_prob = self.sample(state.actor, batch.next_obs, noise[0])
         pairs = jnp.concatenate([batch.obs, batch.next_obs]), jnp.concatenate([batch.action, next_action])
 

@@ -12,6 +12,7 @@ import optax
 from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Network, Transition, UpdateOut
+from agents.common.draws import standard_normal
 from agents.common.optim import ADAM, descend, polyak
 
 _SHIFT_UNITS = ("ref", "lam", "one")
@@ -139,7 +140,7 @@ class Meow(Carrier):
         return action, -0.5 * jnp.sum(noise**2, -1) - log_normaliser(log_sigma) - log_det
 
     def act(self, state: MeowState, obs: Array, key: Array) -> Array:
-        return self.sample(state.params, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[0]
+        return self.sample(state.params, obs, standard_normal(key, (obs.shape[0], self.action_size)))[0]
 
     def act_deterministic(self, state: MeowState, obs: Array) -> Array:
         """Mode of the pre-tanh density, which is in general not the mode of the action's density."""
@@ -147,7 +148,7 @@ class Meow(Carrier):
 
     def entropy(self, state: MeowState, obs: Array, key: Array) -> Array:
         """One sample of ``-log pi`` per observation."""
-        return -jnp.mean(self.sample(state.params, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[1])
+        return -jnp.mean(self.sample(state.params, obs, standard_normal(key, (obs.shape[0], self.action_size)))[1])
 
     def value(self, params: Any, obs: Array, action: Array, masks: Any, weights: Any) -> Array:
         """Online Q, (2, B); each half of ``masks`` belongs to one shift, None: no dropout."""
@@ -203,7 +204,7 @@ class Meow(Carrier):
         finite = jnp.isfinite(loss)
         params, opt = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, (state.params, state.opt))
         new_target = polyak(state.target, params, hyper.tau)
-        noise = jax.random.normal(key_sample, batch.action.shape)
+        noise = standard_normal(key_sample, batch.action.shape)
         signals = Signals(
             td_error=error.reshape(-1),
             value_loss=jax.lax.stop_gradient(loss),

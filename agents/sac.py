@@ -13,6 +13,7 @@ import optax
 from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Network, Transition, UpdateOut
+from agents.common.draws import standard_normal
 from agents.common.networks import Gaussian, GaussianActor, TwinCritic
 from agents.common.optim import ADAM, Networks, begin, descend, polyak
 
@@ -105,14 +106,14 @@ class Sac(Carrier):
         return begin(actor, critic, self.optimiser)
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:
-        return self.sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[0]
+        return self.sample(state.actor, obs, standard_normal(key, (obs.shape[0], self.action_size)))[0]
 
     def act_deterministic(self, state: Networks, obs: Array) -> Array:
         return self.policy(state.actor, obs).mode()
 
     def entropy(self, state: Networks, obs: Array, key: Array) -> Array:
         """One sample of ``-log pi`` per observation."""
-        return -jnp.mean(self.sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[1])
+        return -jnp.mean(self.sample(state.actor, obs, standard_normal(key, (obs.shape[0], self.action_size)))[1])
 
     def q_value(
         self, state: Networks, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: Any = None
@@ -141,7 +142,7 @@ class Sac(Carrier):
     def td_error(
         self, state: Networks, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper
     ) -> Array:
-        target = self.target(state, batch, jax.random.normal(key, batch.action.shape), entropy_weight, hyper.gamma)
+        target = self.target(state, batch, standard_normal(key, batch.action.shape), entropy_weight, hyper.gamma)
         return critic_loss(self.value(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
 
     def update(
@@ -150,7 +151,7 @@ class Sac(Carrier):
         """One step of the critics, then of the actor, then of the target."""
         delay, options = self.config.actor_delay, {"optimiser": self.optimiser, "decay": hyper.weight_decay}
         # One draw for the target, the temperature's sample and every actor step.
-        noise = jax.random.normal(key, (2 + delay, *batch.action.shape))
+        noise = standard_normal(key, (2 + delay, *batch.action.shape))
         target = self.target(state, batch, noise[0], entropy_weight, hyper.gamma)
 
         loss_and_grad = jax.value_and_grad(self.critic_loss, has_aux=True)

@@ -16,6 +16,7 @@ import optax
 from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Network, Transition, UpdateOut
+from agents.common.draws import standard_normal
 from agents.common.networks import MLP, TwinCritic
 from agents.common.optim import ADAM, Networks, begin, descend, polyak
 from agents.common.stein import nearest_neighbour_entropy, stein_directions
@@ -146,7 +147,7 @@ class Sql(Carrier):
         return begin(actor, self.critic.init(key_critic, obs, action), self.optimiser)
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:
-        return self.particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, self.action_size)))[:, 0]
+        return self.particles(state.actor, obs, standard_normal(key, (obs.shape[0], 1, self.action_size)))[:, 0]
 
     def act_deterministic(self, state: Networks, obs: Array) -> Array:
         """Best of a fixed set of sampler outputs under the smaller critic."""
@@ -163,7 +164,7 @@ class Sql(Carrier):
         The sampler has no density.
         """
         obs = obs[:ENTROPY_OBS]
-        noise = jax.random.normal(key, (obs.shape[0], ENTROPY_PARTICLES, self.action_size))
+        noise = standard_normal(key, (obs.shape[0], ENTROPY_PARTICLES, self.action_size))
         return jnp.mean(jax.vmap(nearest_neighbour_entropy)(self.particles(state.actor, obs, noise)))
 
     def q_value(
@@ -227,7 +228,7 @@ class Sql(Carrier):
 
         # One draw for both sets of particles.
         both = (batch.obs.shape[0], config.fixed_particles + config.updated_particles, self.action_size)
-        noise_fixed, noise_updated = jnp.split(jax.random.normal(key_noise, both), [config.fixed_particles], axis=1)
+        noise_fixed, noise_updated = jnp.split(standard_normal(key_noise, both), [config.fixed_particles], axis=1)
         weight = entropy_weight if config.schedule_sampler else hyper.reference_weight
         fixed = self.particles(state.actor, batch.obs, noise_fixed)
 

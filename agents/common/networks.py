@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from aesjax.types import Array
 from agents.common import masks
+from agents.common.draws import standard_normal
 
 # PyTorch's nn.Linear: kernel and bias both uniform in +-1/sqrt(fan_in).
 torch_default = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -152,7 +153,7 @@ class Normal(NamedTuple):
 
     def sample(self, key: Array) -> Array:
         """Actions (..., A), which may leave [-1, 1]."""
-        return self.mean + jnp.exp(self.log_std)[None] * jax.random.normal(key, self.mean.shape)
+        return self.mean + jnp.exp(self.log_std)[None] * standard_normal(key, self.mean.shape)
 
     def mode(self) -> Array:
         """Mean, clipped to [-1, 1]."""
