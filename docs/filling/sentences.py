@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable
 
 import polars as pl
 
+from agents import CARRIERS
 from experiments.measure.comparisons import BETTER, EQUIVALENT, UNDECIDED, WORSE, contrasts
 from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.paper import early, tables
-from experiments.paper.learned import published
+from experiments.paper.learned import learned, needed, published
 from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RATIO, RECENT, TIMING, TUNED, Setting
 from experiments.study.method import BLOCKS
 from filling.differences import FAMILIES, Contrast, tested
@@ -103,6 +104,23 @@ def on_robots() -> list[str]:
         f"{own[WORSE]}.** Published AES earns less in {of(published, WORSE)}; its weight is at a bound in "
         f"{pinned.total()} of them, so that two constants are compared.",
     ]
+
+
+@text
+def not_learned() -> list[str]:
+    """Agents of part G that had not learned when their robots changed."""
+    steady = tables.alone_without_drift(stored().runs.filter(pl.col("study").str.starts_with("G-")))
+    sentences = []
+    for row in learned(steady, "task", "carrier").filter(~pl.col("learned")).iter_rows(named=True):
+        task, carrier = row["task"], row["carrier"]
+        own = steady.filter(task=task, carrier=carrier)
+        change, level = own["first_change"].mean(), own["before_change"].mean()
+        sentences.append(
+            f"{LABELS.get(task, task)} with {CARRIERS[carrier].label} is left out: before the first change, after "
+            f"{change:,.0f} steps, it earned {level:,.0f}, and an agent that has learned earns at least "
+            f"{needed(task, carrier, change):,.0f}."
+        )
+    return sentences
 
 
 @text

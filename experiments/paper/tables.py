@@ -120,11 +120,12 @@ def settings(runs: pl.DataFrame, metric: str = "mean_return") -> Iterator[Settin
       metric: of the contrasts; mean return chooses kappa and the constant.
     """
     for (task, steps, carrier, *_), own in runs.filter(_IN_GRID).group_by(SETTING, maintain_order=True):
-        if _is_complete(own) and learned(_steady(own), "task")["learned"].item():
+        if _is_complete(own) and learned(alone_without_drift(own), "task")["learned"].item():
             yield _setting(task, steps, carrier, own, metric)
 
 
-def _steady(runs: pl.DataFrame) -> pl.DataFrame:
+def alone_without_drift(runs: pl.DataFrame) -> pl.DataFrame:
+    """Runs of agents with their own weight, without drift."""
     return runs.filter(having(runs, lambda method: method.is_baseline), pattern=STEADY)
 
 
@@ -137,7 +138,7 @@ def _is_complete(runs: pl.DataFrame) -> bool:
     """Whether a setting has enough seeds, AES, a constant, and runs of its baseline without drift."""
     methods = methods_of(runs).values()
     compared = all(any(method.follows(name) for method in methods) for name in ("aes", "fixed"))
-    return compared and len(_steady(runs)) > 0 and runs["seed"].n_unique() >= ENOUGH
+    return compared and len(alone_without_drift(runs)) > 0 and runs["seed"].n_unique() >= ENOUGH
 
 
 def unfilled(part: str, runs: pl.DataFrame) -> str:
@@ -146,7 +147,7 @@ def unfilled(part: str, runs: pl.DataFrame) -> str:
         enough = runs.filter(pl.col("pattern").is_in(PATTERNS))["seed"].n_unique() >= FEWEST
         return "" if enough else f"{FEWEST} seeds, and a pattern of {', '.join(PATTERNS)}"
     if part == "S":
-        return "" if len(_steady(runs)) else f"the pattern {STEADY}"
+        return "" if len(alone_without_drift(runs)) else f"the pattern {STEADY}"
     runs = runs.filter(carrier="sac") if part == "H" else runs  # whose constant is the opponent
     full = any(_is_complete(own) for _, own in runs.group_by(SETTING))
     return "" if full else f"the pattern {STEADY}, {ENOUGH} seeds, a constant and `aes`, of one carrier on a task"
@@ -316,7 +317,7 @@ MILESTONES, WINDOW = (26_000, 100_000, 300_000, 1_000_000), 0.1
 
 def without_drift(runs: pl.DataFrame, task: str, carrier: str, preset: str = "quick") -> pl.DataFrame:
     """Runs of a carrier's own weight without drift, which began untrained."""
-    return _steady(runs.filter(task=task, carrier=carrier, preset=preset, trained=False))
+    return alone_without_drift(runs.filter(task=task, carrier=carrier, preset=preset, trained=False))
 
 
 def earned(runs: pl.DataFrame, curves: pl.DataFrame, steps: int) -> float | None:
