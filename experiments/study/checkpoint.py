@@ -43,6 +43,7 @@ class Saved(NamedTuple):
     rows: pl.DataFrame  # all rows so far, including finished batches
     notes: list[str]  # skipped checkpoints, with reasons
     devices: int | None = None  # number of devices in training; None: not recorded
+    seconds: float = 0.0  # of training until then, in all sessions
 
 
 def _folders(directory: Path) -> list[Path]:
@@ -60,6 +61,7 @@ def save(
     state: Any,
     rows: pl.DataFrame,
     devices: int | None = None,
+    seconds: float = 0.0,
 ) -> None:
     """Write a checkpoint and delete all but the newest two.
 
@@ -67,6 +69,7 @@ def save(
       study: fingerprint of the study's configuration.
       state: pytree of arrays with a leading run axis; fetched to the host here.
       devices: number of devices in training, which changes rounding.
+      seconds: of training so far, in all sessions.
 
     Raises:
       Unwritable: it cannot be written; earlier checkpoints are unchanged and no partial file remains.
@@ -81,7 +84,9 @@ def save(
         _write_state(partial.absolute() / "state", host)
         store.write_rows(partial / "rows.parquet", rows)
         about = {"study": study, "batch": batch, "number": number, "rows": rows.height, "numerics": numerics()}
-        about |= {"sha256": store.digest(_files(partial))} | ({} if devices is None else {"devices": devices})
+        about |= {"seconds": round(seconds, 2), "sha256": store.digest(_files(partial))} | (
+            {} if devices is None else {"devices": devices}
+        )
         store.write_json(partial / _ABOUT, about)
         for path in (*partial.rglob("*"), partial):
             store.sync(path)
@@ -151,7 +156,9 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
         try:
             about, rows = _about(folder, study), store.read_rows(folder / "rows.parquet")
             state = _read_state(folder.absolute() / "state", like)
-            return Saved(about["batch"], about["number"], state, rows, notes, about.get("devices"))
+            return Saved(
+                about["batch"], about["number"], state, rows, notes, about.get("devices"), about.get("seconds", 0.0)
+            )
         except (ValueError, TypeError, KeyError, OSError) as error:  # orbax raises many classes
             notes.append(f"checkpoint {folder.name} was not used: {store.reason(error)}")
     if notes:

@@ -172,13 +172,13 @@ class Evaluated(NamedTuple):
     rows: pl.DataFrame  # the evaluation, one row per run
     last: bool  # of the batch
 
-    def save(self, directory: Path, study: str, rows: pl.DataFrame, devices: int) -> None:
-        """Write a checkpoint from which `sweep` continues, with all ``rows`` so far.
+    def save(self, directory: Path, study: str, rows: pl.DataFrame, devices: int, seconds: float) -> None:
+        """Write a checkpoint from which `sweep` continues, with all ``rows`` and ``seconds`` of training so far.
 
         Raises:
           Unwritable: it cannot be written; earlier checkpoints are unchanged.
         """
-        checkpoint.save(directory, study, self.batch, self.number, self.state, rows, devices=devices)
+        checkpoint.save(directory, study, self.batch, self.number, self.state, rows, devices=devices, seconds=seconds)
 
 
 def sweep(

@@ -103,7 +103,7 @@ def train(
             store.write_rows(directory / store.CURVES, arranged(curves, config.episodes))
             about = {
                 "resumed": claim.resume,
-                "wall_seconds": round(time.monotonic() - began, 2),
+                "wall_seconds": round(sum(share.earlier for share in trained.values()) + time.monotonic() - began, 2),
                 "parts": {carrier: share.facts for carrier, share in trained.items()},
                 "floors": {config.task: floor},
                 "runs": statuses,
@@ -149,6 +149,7 @@ class _Trained(NamedTuple):
     streams: pl.DataFrame
     statuses: list[dict[str, Any]]
     facts: dict[str, Any]  # for the manifest
+    earlier: float  # seconds of training before this session
 
 
 def _train_share(
@@ -172,6 +173,7 @@ def _train_share(
     except CheckpointError as error:
         raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
     frames = [] if saved is None else [saved.rows]
+    earlier = 0.0 if saved is None else saved.seconds
     for note in () if saved is None else saved.notes:
         shown.note(note)
     written = time.monotonic()
@@ -190,7 +192,8 @@ def _train_share(
         if stop.asked or due or (now.last and now.batch < batches.count - 1):
             frames, where = [pl.concat(frames, how="diagonal")], "a checkpoint is written"
             try:
-                now.save(place, name, frames[0], len(executables.devices))
+                seconds = earlier + time.monotonic() - start
+                now.save(place, name, frames[0], len(executables.devices), seconds)
             except store.Unwritable as error:  # not fatal: another checkpoint follows
                 where = f"{error}; earlier checkpoints are unchanged"
                 shown.note(where)
@@ -204,9 +207,9 @@ def _train_share(
         "updates_per_stream_sample": share.learner.stride,
         "batches": batches.count,
         "batch_size": batches.width,
-        "seconds": round(time.monotonic() - start, 2),
+        "seconds": round(earlier + time.monotonic() - start, 2),
     }
-    return _Trained(rows, streams, statuses_of(rows, sizes.num_envs), facts)
+    return _Trained(rows, streams, statuses_of(rows, sizes.num_envs), facts, earlier)
 
 
 def _outcome(claim: Claim, statuses: Sequence[Mapping[str, Any]]) -> Outcome:

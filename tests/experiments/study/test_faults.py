@@ -100,6 +100,8 @@ def test_a_killed_study_is_resumed_to_equal_bytes_also_past_a_truncated_checkpoi
     largest = max((path for path in newest.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
     if truncated:
         largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
+    for place in folder.glob("checkpoints/sac/[0-9]*/about.json"):
+        place.write_text(json.dumps(json.loads(place.read_text()) | {"seconds": 1000.0}))
     words = [sys.executable, "-m", "experiments.cli", "run", "--out", str(folder), "--resume", "--no-report"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -109,6 +111,8 @@ def test_a_killed_study_is_resumed_to_equal_bytes_also_past_a_truncated_checkpoi
     manifests = [json.loads((each / "manifest.json").read_text()) for each in (folder, finished)]
     assert manifests[0]["runs"] == manifests[1]["runs"]
     assert manifests[0]["num_devices"] == 1  # as it began, and not the machine's default
+    assert all(part["seconds"] > 1000.0 for part in manifests[0]["parts"].values())  # of all sessions
+    assert manifests[0]["wall_seconds"] > 1000.0
 
 
 @pytest.mark.slow
