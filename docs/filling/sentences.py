@@ -11,6 +11,7 @@ from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.paper import early, tables
 from experiments.paper.learned import learned, needed, published
+from experiments.paper.record import valid_mean
 from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RATIO, RECENT, TIMING, TUNED, Setting
 from experiments.study.method import BLOCKS
 from filling.differences import FAMILIES, Contrast, tested
@@ -114,7 +115,7 @@ def not_learned() -> list[str]:
     for row in learned(steady, "task", "carrier").filter(~pl.col("learned")).iter_rows(named=True):
         task, carrier = row["task"], row["carrier"]
         own = steady.filter(task=task, carrier=carrier)
-        change, level = own["first_change"].mean(), own["before_change"].mean()
+        change, level = own.select(valid_mean("first_change", "before_change")).row(0)
         sentences.append(
             f"{LABELS.get(task, task)} with {CARRIERS[carrier].label} is left out: before the first change, after "
             f"{change:,.0f} steps, it earned {level:,.0f}, and an agent that has learned earns at least "

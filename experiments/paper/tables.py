@@ -364,7 +364,7 @@ def robots(evaluated: Sequence[Setting], online: Sequence[Setting]) -> str:
         for setting in (each for each in found if each.is_robot and each.tuned):
             constant = setting.runs.filter(pl.col("seed").is_in(setting.reporting), method=setting.constant)
             for pattern in dict.fromkeys(pattern for _, pattern in setting.tuned):
-                level = constant.filter(pattern=pattern)[metric].mean()
+                level = constant.filter(pattern=pattern).select(valid_mean(metric)).item()
                 cells = [_decided(setting, names, pattern) for names in columns.values()]
                 name = f"`{setting.task}` {setting.methods[BASELINE]}, {words}"
                 body.append([name, "no drift" if pattern == STEADY else pattern, f"{level:,.0f}", *cells])
@@ -439,7 +439,7 @@ def tables_of(setting: Setting) -> str:
             f"table. {setting.margin}"
         )
         level = runs.filter(pl.col("seed").is_in(setting.reporting), method=setting.constant)
-        means = dict(level.group_by("pattern").agg(pl.col("mean_return").mean()).iter_rows())
+        means = dict(level.group_by("pattern").agg(valid_mean("mean_return")).iter_rows())
         body = [["mean return of the constant", *(f"{means[pattern]:.1f}" for pattern in setting.patterns)]]
         body += _rows(setting, setting.tuned, setting.methods)
         parts += [f"*{read}*", markdown(["minus the chosen constant", *head], body)]
@@ -536,7 +536,8 @@ def _beside(found: pl.DataFrame, paper: Sequence[Any], factor: float, places: in
 def _scale(runs: pl.DataFrame) -> list[str]:
     first = runs.row(0, named=True)
     own = runs.filter(having(runs, lambda method: method == Method(method.carrier)), pattern=STEADY)
-    levels = ["" if own.is_empty() else f"{own[name].mean():,.0f}" for name in ("untrained", "final_return")]
+    names = ("untrained", "final_return")
+    levels = ["" if own.is_empty() else f"{own.select(valid_mean(name)).item():,.0f}" for name in names]
     begin = "trained" if first["trained"] else "untrained"
     drift = "other ranges" if "=" in first["channels"] else "the task's"
     return [f"{first['steps']:,}", str(runs["seed"].n_unique()), begin, drift, *levels, f"{first['floor']:,.0f}"]
