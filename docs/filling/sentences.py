@@ -11,7 +11,7 @@ from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.paper import early, tables
 from experiments.paper.learned import learned, needed, published
-from experiments.paper.record import valid_mean
+from experiments.paper.record import methods_of, valid_mean
 from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RATIO, RECENT, TIMING, TUNED, Setting
 from experiments.study.method import BLOCKS
 from filling.differences import FAMILIES, Contrast, tested
@@ -213,6 +213,12 @@ def instead() -> list[str]:
 def ends_of_the_values() -> list[str]:
     """Constants beyond the values from which SAC's was chosen, where the smallest or the largest was."""
     constants = stored().runs.filter(pl.col("method").str.starts_with("SAC+fixed["))
+    at_an_end = set()
+    for (study, task), tried in constants.filter(pl.col("study").str.ends_with("-trials")).group_by("study", "task"):
+        bases = {name: method.in_force.given["base"] for name, method in methods_of(tried).items()}
+        chosen = constants.filter(study=study.removesuffix("-trials"))["method"].unique()
+        if {min(bases, key=bases.get), max(bases, key=bases.get)} & set(chosen):
+            at_an_end.add(task)
     beyond = constants.filter(pl.col("study").str.ends_with("-wider-trials")).sort("seed")
     differences = {}
     for (group, name), wider in beyond.group_by("group", "method", maintain_order=True):
@@ -220,11 +226,11 @@ def ends_of_the_values() -> list[str]:
         chosen = constants.filter(study=group, method=end).sort("seed")
         differences[group, name] = (wider["mean_return"] - chosen["mean_return"]).to_numpy()
     found = Counter(contrast.outcome for contrast in contrasts(differences).values())
-    tasks = listed(f"`{task}`" for task in beyond["task"].unique().sort())
+    ends, further = (listed(f"`{task}`" for task in sorted(tasks)) for tasks in (at_an_end, beyond["task"].unique()))
     return [
-        f"- In parts G and H SAC's chosen constant is the smallest or the largest of five values on {tasks}.",
-        f"  Of {found.total()} values beyond it {found[BETTER] or 'none'} is significantly better on the five seeds "
-        f"that chose, and {found[WORSE] or 'none'} is worse.",
+        f"- In parts G and H SAC's chosen constant is the smallest or the largest of five values on {ends}.",
+        f"  Of {found.total()} values beyond it, tried on {further}, {found[BETTER] or 'none'} is significantly better "
+        f"on the five seeds that chose, and {found[WORSE] or 'none'} is worse.",
     ]
 
 
