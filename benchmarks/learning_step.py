@@ -2,8 +2,9 @@
 
     taskset -c 0 python benchmarks/learning_step.py --rounds 5 --out benchmarks/learning_step.json
 
-Sizes of Hopper: 11 observations, 3 actions, two layers of 64 units, batches of 128. Contestants are interleaved in
-every round. `taskset` leaves one core to XLA.
+Two layers of 64 units, batches of 128, as many runs as a study trains together on a core. One contestant draws its
+normal numbers by `jax.random.normal`, not by `agents.common.draws`. Contestants are interleaved in every round.
+`taskset` leaves one core to XLA.
 """
 
 import argparse
@@ -11,7 +12,8 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -22,22 +24,34 @@ from agents.common import buffer
 from agents.sac import Sac, SacConfig, SacHyper
 from experiments.bench.timing import interleaved, measure, until
 
-OBS, ACTIONS, BATCH, STORED = 11, 3, 128, 25_000
+BATCH, STORED = 128, 25_000
 REPEATS = 20  # gradient steps of one call
 WEIGHT, HYPER = jnp.float32(0.2), SacHyper()
-SAC = Sac(OBS, ACTIONS, SacConfig(hidden=(64, 64), batch_size=BATCH))
 
 
-def sampled(replay: buffer.Replay, key: jax.Array) -> Any:
-    """A batch from a full replay."""
-    return buffer.unpack(buffer.sample(replay, key, BATCH, jnp.int32(STORED - 1), 1), OBS, ACTIONS)
+class Robot(NamedTuple):
+    """Sizes of a task."""
+
+    name: str
+    obs: int
+    actions: int
+
+    @property
+    def sac(self) -> Sac:
+        return Sac(self.obs, self.actions, SacConfig(hidden=(64, 64), batch_size=BATCH))
+
+    def sampled(self, replay: buffer.Replay, key: jax.Array) -> Any:
+        """A batch from a full replay."""
+        return buffer.unpack(buffer.sample(replay, key, BATCH, jnp.int32(STORED - 1), 1), self.obs, self.actions)
+
+    def gradient_step(self, state: Any, replay: buffer.Replay, key: jax.Array) -> Any:
+        """One gradient step of one run: sampling, critics, actor, target."""
+        for_batch, for_noise = jax.random.split(key)
+        batch = self.sampled(replay, for_batch)
+        return self.sac.update(state, batch, for_noise, jnp.int32(0), entropy_weight=WEIGHT, hyper=HYPER).state
 
 
-def gradient_step(state: Any, replay: buffer.Replay, key: jax.Array) -> Any:
-    """One gradient step of one run: sampling, critics, actor, target."""
-    for_batch, for_noise = jax.random.split(key)
-    batch = sampled(replay, for_batch)
-    return SAC.update(state, batch, for_noise, jnp.int32(0), entropy_weight=WEIGHT, hyper=HYPER).state
+ROBOTS = (Robot("hopper", 11, 3), Robot("walker2d", 17, 6))
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
@@ -102,39 +116,42 @@ def multiplied(product: Any) -> Callable[[], None]:
     return compiled(multiply, (left, jnp.float32(0.0)), right)
 
 
-def measured(runs: int, rounds: int) -> dict[str, Any]:
+def measured(robot: Robot, runs: int, rounds: int) -> dict[str, Any]:
     """Rates of complete gradient steps, of their products alone, and of the sampling of replays."""
     keys = jax.random.split(jax.random.key(0), runs)
-    states = jax.vmap(SAC.init)(keys)
-    rows = jax.random.normal(jax.random.key(2), (runs, STORED, 2 * OBS + ACTIONS + 2))
+    states = jax.vmap(robot.sac.init)(keys)
+    rows = jax.random.normal(jax.random.key(2), (runs, STORED, 2 * robot.obs + robot.actions + 2))
     replays = jax.vmap(buffer.Replay)(rows.at[..., -1].set(0.0))
-    steps = jax.vmap(gradient_step)
+    steps = jax.vmap(robot.gradient_step)
     found = products(steps, states, replays, keys)
 
     def learn(states: Any, key: jax.Array, replays: Any) -> Any:
         return steps(states, replays, jax.random.split(key, runs))
 
     def draw(carry: Any, key: jax.Array, replays: Any) -> Any:
-        batch = jax.vmap(sampled)(replays, jax.random.split(key, runs))
+        batch = jax.vmap(robot.sampled)(replays, jax.random.split(key, runs))
         return carry + sum(jnp.sum(leaf) for leaf in batch)
 
+    with mock.patch("agents.sac.standard_normal", jax.random.normal):
+        plain = repeated(compiled(lambda *given: learn(*given), states, replays))  # a function that JAX has not traced
     contestants = {
         "gradient step": repeated(compiled(learn, states, replays)),
+        "numbers of JAX": plain,
         "matrix products alone": repeated(*map(multiplied, found)),
         "sampling alone": repeated(compiled(draw, jnp.float32(0.0), replays)),
     }
     ratios = {f"time of {name} / gradient step": ("gradient step", name) for name in list(contestants)[1:]}
-    about = {"runs": runs, "unit": "gradient steps of all runs", "operations": sum(map(operations, found))}
-    return about | interleaved(contestants, rounds, ratios)
+    about = {"robot": robot.name, "runs": runs, "unit": "gradient steps of all runs"}
+    return about | {"operations": sum(map(operations, found))} | interleaved(contestants, rounds, ratios)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, nargs="+", default=[5, 40])
+    parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    cases = [(f"SAC, {runs} runs", partial(measured, runs, options.rounds)) for runs in options.runs]
+    cases = [(f"SAC, {robot.name}", partial(measured, robot, options.runs, options.rounds)) for robot in ROBOTS]
     measure(cases, options.out, {"command": "taskset -c 0 python benchmarks/learning_step.py"})
 
 

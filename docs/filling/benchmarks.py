@@ -39,11 +39,14 @@ def learning_step() -> str:
     body = []
     for case in measured("learning_step")["cases"]:
         step, products = (case["medians"][name] for name in ("gradient step", "matrix products alone"))
-        share = case["ratios"]["time of matrix products alone / gradient step"]
+        share, before = (
+            ranged(case["ratios"][f"time of {name} / gradient step"])
+            for name in ("matrix products alone", "numbers of JAX")
+        )
         gflops = 1e-9 * case["operations"]
-        numbers = [f"{1_000 / step:.1f}", f"{1_000 / products:.1f}", f"{gflops * products:.0f}", ranged(share)]
-        body.append([f"{case['runs']}", *numbers])
-    head = ["runs", "gradient step, ms", "products alone, ms", "products alone, GFLOP/s", "products / gradient step"]
+        numbers = [f"{1_000 / step:.1f}", f"{1_000 / products:.1f}", f"{gflops * products:.0f}", share, before]
+        body.append([f"`{case['robot']}`", *numbers])
+    head = ["sizes of", "gradient step, ms", "products, ms", "products, GFLOP/s", "products / step", "before / step"]
     return markdown(head, body)
 
 
