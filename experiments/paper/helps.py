@@ -213,7 +213,8 @@ def overview(found: Sequence[Comparison]) -> str:
             costs = [rivals[label].cost for rivals in by_label if label in rivals]
             body.append([label, *cells, _cost(costs)])
         parts.append(markdown([words, *names, "cost"], body))
-    return "\n".join([*parts, f"Read: evaluation / online; {_about(found)} A star is p < 0.05.\n"])
+    empty = "" if all(rivals.keys() == kinds.keys() for rivals in by_label) else " An empty cell was not trained."
+    return "\n".join([*parts, f"Read: evaluation / online; {_about(found)} A star is p < 0.05.{empty}\n"])
 
 
 def _about(found: Sequence[Comparison]) -> str:
