@@ -96,7 +96,7 @@ def test_a_stopped_study_resumes_to_the_same_numbers_and_logs_what_drifts(tmp_pa
     for now in sweep(executables, runs, share.labels, batches, plan):
         frames.append(now.rows)
         if now.number == 3:
-            now.save(tmp_path, "same", pl.concat(frames, how="diagonal"), devices=2)
+            now.save(tmp_path, "same", pl.concat(frames, how="diagonal"), devices=2, seconds=12.5)
     small_study().build_task().env.engine._free.clear()
     saved = load(executables, program, runs, batches, tmp_path, "same")
     rest = [now.rows for now in sweep(executables, runs, share.labels, batches, plan, saved=saved)]

@@ -76,10 +76,11 @@ def test_a_sweep_in_batches_resumes_from_the_middle_and_from_no_other_shape(tmp_
     for now in trained(5, batches):
         frames.append(now.rows)
         if (now.batch, now.number) == (1, 2):
-            now.save(tmp_path, "x", pl.concat(frames, how="diagonal"), devices=2)
+            now.save(tmp_path, "x", pl.concat(frames, how="diagonal"), devices=2, seconds=12.5)
     rest = list(trained(5, batches, tmp_path))
     assert (rest[0].batch, rest[0].number, rest[-1].last) == (1, 3, True)
     saved = checkpoint.load_newest(tmp_path, "x", jax.ShapeDtypeStruct((2,), np.float32))
+    assert saved.seconds == 12.5
     resumed = ordered([saved.rows, *(now.rows for now in rest)], labels(5))
     assert resumed.equals(ordered(frames, labels(5)))
     with pytest.raises(checkpoint.CheckpointError, match="does not have batches of 4 runs"):
