@@ -133,7 +133,7 @@ def measured(robot: Robot, runs: int, rounds: int) -> dict[str, Any]:
         return carry + sum(jnp.sum(leaf) for leaf in batch)
 
     with mock.patch("agents.sac.standard_normal", jax.random.normal):
-        plain = repeated(compiled(lambda *given: learn(*given), states, replays))  # a function that JAX has not traced
+        plain = repeated(compiled(learn, states, replays))
     contestants = {
         "gradient step": repeated(compiled(learn, states, replays)),
         "numbers of JAX": plain,

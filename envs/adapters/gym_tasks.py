@@ -207,9 +207,11 @@ class GymnasiumEnv(Hosted):
         if any(self._first <= asked[i][0] < self._next for i in lost):
             most = self._sets * self._size
             raise GymnasiumError(f"a Gymnasium environment has closed this copy: only the newest {most} can be stepped")
-        with self._lock:
-            self._size += len(lost)  # a resumed study steps its copies in several batches, of which none may be closed
-        begun = dict(zip(lost, self._taken([asked[i][1] for i in lost]).items(), strict=True)) if lost else {}
+        begun = {}
+        if lost:
+            with self._lock:  # a resumed study steps its copies in several batches, of which none may be closed
+                self._size += len(lost)
+            begun = dict(zip(lost, self._taken([asked[i][1] for i in lost]).items(), strict=True))
         out = np.zeros((len(words), 1 + 2 * self.spec.obs_size + 4), np.uint32)
         for i, (number, steps) in enumerate(asked):
             if i in begun:

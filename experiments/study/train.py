@@ -172,8 +172,8 @@ def _train_share(
         saved = load(executables, prepared.program, prepared.runs, batches, place, name) if claim.resume else None
     except CheckpointError as error:
         raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
-    frames = [] if saved is None else [saved.rows]
-    earlier = 0.0 if saved is None else saved.seconds
+    frames, earlier = ([], 0.0) if saved is None else ([saved.rows], saved.seconds)
+    start -= earlier
     for note in () if saved is None else saved.notes:
         shown.note(note)
     written = time.monotonic()
@@ -192,8 +192,7 @@ def _train_share(
         if stop.asked or due or (now.last and now.batch < batches.count - 1):
             frames, where = [pl.concat(frames, how="diagonal")], "a checkpoint is written"
             try:
-                seconds = earlier + time.monotonic() - start
-                now.save(place, name, frames[0], len(executables.devices), seconds)
+                now.save(place, name, frames[0], len(executables.devices), time.monotonic() - start)
             except store.Unwritable as error:  # not fatal: another checkpoint follows
                 where = f"{error}; earlier checkpoints are unchanged"
                 shown.note(where)
@@ -207,7 +206,7 @@ def _train_share(
         "updates_per_stream_sample": share.learner.stride,
         "batches": batches.count,
         "batch_size": batches.width,
-        "seconds": round(earlier + time.monotonic() - start, 2),
+        "seconds": round(time.monotonic() - start, 2),
     }
     return _Trained(rows, streams, statuses_of(rows, sizes.num_envs), facts, earlier)
 

@@ -216,16 +216,16 @@ def test_every_adaptation_turns_its_lever_and_trains_another_agent(trained):
     for index, adaptation in enumerate(adaptations_of(name), count + 3):
         assert not same(leaves(states[2].agent, FIXED), leaves(states[2].agent, index)), adaptation
         column, neutral = {
-            "window": ("window_share", 1),
-            "recency": ("window_share", 1),
-            "refresh": ("refreshes", 0),
-            "isometry": ("refreshes", 0),
-            "rate": ("rate_factor", 1),
-            "updates": ("gradient_steps", None),
+            "window": ("window_share", [1, 1]),
+            "recency": ("window_share", [1, 1]),
+            "refresh": ("refreshes", [0, 0]),
+            "isometry": ("refreshes", [0, 0]),
+            "rate": ("rate_factor", [1, 1]),
+            "updates": ("gradient_steps", [32, 40]),
         }[ADAPTATIONS[adaptation].lever]
         fixed, turned = ([own[column][at] for own in logs] for at in (FIXED, index))
         assert turned != fixed, adaptation
-        assert neutral is None or set(fixed) == {neutral}, adaptation
+        assert fixed == neutral, adaptation
     assert np.all(np.asarray(logs[0]["response_ratio"])[FIXED] > 1.0)  # measured in every run
 
 
