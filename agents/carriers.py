@@ -45,6 +45,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         check_hyper,
         baseline="fixed",
         absent={"log_prob": "it reads log_prob, and SQL's sampler is implicit: it has no density"},
+        positive="its policy is proportional to exp(Q / weight)",
         meaning=("hidden", "layer_norm", "gamma", "reward_scale"),
         discrete=discrete.DiscreteSql,
         exact=("log_prob",),

@@ -30,6 +30,7 @@ class CarrierSpec(NamedTuple):
     absent: Mapping[str, str] = {}  # fields of `Signals` it cannot report -> the reason
     unturned: Mapping[str, str] = {}  # levers of `aesjax.adaptations` that it lacks -> the reason
     weight: float = 0.1  # static entropy weight where no preset gives one; reward per nat
+    positive: str = ""  # why its entropy weight cannot be 0; "": it can
     schedule: Mapping[str, float] = {}  # options of its schedules, instead of their defaults
     #: settings of ``config`` and ``hyper`` that must match to load trained parameters; None: all of ``config``
     meaning: tuple[str, ...] | None = None
@@ -72,6 +73,13 @@ class CarrierSpec(NamedTuple):
         """Raise a ValueError for an adaptation of a lever that the carrier, called ``carrier``, does not have."""
         if lever in self.unturned:
             raise ValueError(f"adaptation '{adaptation}' cannot be used with {carrier}: {self.unturned[lever]}")
+
+    def check_base(self, base: Any) -> None:
+        """Raise a ValueError for a first entropy weight that the carrier cannot have; None: it is not a number."""
+        if self.positive and base == 0.0:
+            raise ValueError(
+                f"carrier '{self.name}' needs an entropy weight above 0, because {self.positive}; got base=0"
+            )
 
 
 def check_hyper(hyper: Any) -> None:

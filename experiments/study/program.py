@@ -524,6 +524,7 @@ def _check_row(share: Share, row: Row) -> None:
     carrier.check(carrier.hyper()._replace(**{**share.config.settings[carrier.name].hyper, **method.hyper}))
     for schedule in used:
         schedule.factory.check(schedule.options)
+        carrier.check_base(schedule.options.get("base"))
 
 
 def runs_of(share: Share, records: Records) -> Any:

@@ -244,6 +244,7 @@ def test_an_axis_multiplies_the_methods_that_leave_it_open_and_no_others():
         ("ppo", "fixed+utd", "adaptation 'utd' cannot be used with carrier 'ppo': 'epochs' and 'minibatches' set"),
         ("ppo", "fixed:proxy=critic_drift+rate", "proxy 'critic_drift' cannot be used with carrier 'ppo'"),
         ("ppo", "aes:proxy=critic_drift:source=fresh", "proxy 'critic_drift' cannot be used with carrier 'ppo'"),
+        ("sql", "fixed:base=0", "carrier 'sql' needs an entropy weight above 0, .*exp.Q / weight.; got base=0"),
     ],
 )
 def test_a_schedule_that_a_carrier_cannot_feed_is_refused_with_the_reason(carrier, schedule, message):
