@@ -1,7 +1,7 @@
 """Sentences that contain numbers of the stored records."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import polars as pl
 
@@ -20,6 +20,7 @@ from filling.records import audited, compared, grid, measured, rates, stored
 from filling.registry import table, text
 from filling.results import confirmed
 
+OBSERVED, HISTORY = "`fixed`, drift observed", "`fixed`, last 4 observations"
 LABELS = {"halfcheetah": "HalfCheetah", "hopper": "Hopper", "walker2d": "Walker2d"}
 
 
@@ -75,11 +76,19 @@ def verdict() -> list[str]:
     pinned, tuned = outcomes(every, BASELINE, "published", pinned=True), outcomes(every, TUNED, "tuned", pinned=False)
     moving = _moving(every, BASELINE)
     places = "small tasks and robots" if any(each.is_robot for each in moving) else "small tasks"
+    gains = [
+        contrast.interval.value / contrast.gain
+        for each in every
+        for pattern, contrast in tables.cells_of(each, TUNED, "tuned").items()
+        if contrast.outcome == BETTER and (each.methods[TUNED], pattern) not in each.pinned
+    ]
+    size = f", by at most {100 * max(gains):.0f} % of the agent's gain," if gains else ""
     return [
         f"**With the paper's numbers, AES earns less than the agent alone in {of(alone, WORSE)} settings and more in "
-        f"{alone[BETTER]}; a constant with the mean of its weight is equivalent in {of(level, EQUIVALENT)}.**",
-        f"**With its factor `kappa` tuned, AES earns more than a tuned constant in {of(tuned)} settings and less in "
-        f"{tuned[WORSE]}.**",
+        f"{alone[BETTER]}. For {_agents(_moving(every, LEVEL))} a constant with the mean of its weight is equivalent "
+        f"in {of(level, EQUIVALENT)}.**",
+        f"**With its factor `kappa` tuned, AES earns more than a tuned constant in {of(tuned)} settings{size} and less "
+        f"in {tuned[WORSE]}.**",
         f"Counted are settings in which the weight moves: of published AES with {_agents(moving)} on {places}. In "
         f"{pinned.total()} others it stays at a bound, so that AES is a constant.",
     ]
@@ -136,16 +145,13 @@ def recoveries() -> list[str]:
 
 @text
 def beside_public() -> list[str]:
-    """Share of the public return that SAC earns without drift after 100,000 and 300,000 steps."""
-    sentences = []
-    for steps in (300_000, 100_000):
-        shares = []
-        for task, name in LABELS.items():
-            runs, public = tables.without_drift(stored().runs, task, "sac"), published(task, "sac").filter(steps=steps)
-            if (ours := tables.earned(runs, stored().curves, steps)) is not None:
-                shares.append(f"{100 * ours / public['return'].item():.0f} % ({name})")
-        sentences.append(f"After {steps:,} steps without drift SAC earns {listed(shares)} of the public return.")
-    return sentences
+    """Share of the public return that SAC earns without drift."""
+    steps, shares = 300_000, []
+    for task, name in LABELS.items():
+        runs, public = tables.without_drift(stored().runs, task, "sac"), published(task, "sac").filter(steps=steps)
+        if (ours := tables.earned(runs, stored().curves, steps)) is not None:
+            shares.append(f"{100 * ours / public['return'].item():.0f} % ({name})")
+    return [f"After {steps:,} steps without drift SAC earns {listed(shares)} of the public return."]
 
 
 def _changed(name: str, test: Callable[[Contrast], bool] = lambda row: True, *, drifting: bool = False) -> Counter:
@@ -202,7 +208,8 @@ def instead() -> list[str]:
         f"in {of(own, WORSE)} settings and worse in {own[BETTER]}. Neither AES nor `aes_r` is better than it in more "
         f"than {best}.",
         "- **Take one gradient step per environment step.** With SAC this is better than a quarter of one in "
-        f"{of(_steps())} settings of two mechanical tasks. It costs four times as many updates, and is the default.",
+        f"{of(_steps())} settings of two mechanical tasks. It costs four times as many updates, and is the default "
+        "except on Isaac tasks.",
         f"- **With SAC under drift, try newer data** (`fixed+recent`): better than a tuned constant in {of(recent)} "
         f"settings and worse in {recent[WORSE]}. On the pendulum it is worse than the same constant without it in "
         f"{of(pendulum, WORSE)}.",
@@ -210,15 +217,55 @@ def instead() -> list[str]:
 
 
 @text
+def without_gain() -> list[str]:
+    """Settings in which no comparison can be equivalent."""
+    flat = longest(lambda setting: not setting.gain > 0)
+    tuned, flat = (outcomes(own, TUNED, "tuned", pinned=False).total() for own in (longest(), flat))
+    return [
+        f"- In {flat} of the {tuned} comparisons of tuned AES the agent has no clear gain over random actions, so that "
+        "no difference can be equivalent."
+    ]
+
+
+@text
+def apart() -> list[str]:
+    """Tuned AES in part H, whose numbers are chosen on the beginning of runs without drift."""
+    counts = _rivals()["`aes`"]
+    return [
+        "- Part H has [rivals of AES](what_helps.md#head-to-head) and is not counted above. Its numbers are chosen on "
+        "the first tenth of runs without drift, and tuned AES is better than a tuned constant under drift on "
+        f"{_tasks(counts)} and worse on {counts[WORSE]}.",
+    ]
+
+
+def _at_an_end(tried: pl.DataFrame, chosen: Container[str]) -> Iterator[str]:
+    """Names of the numbers of which a chosen method has the smallest or the largest of those tried."""
+    weights = dict(tried.group_by("method").agg(valid_mean("mean_entropy_weight")).iter_rows())
+    every = methods_of(tried)
+    values = {
+        "constant": {name: weights[name] for name, method in every.items() if method.follows("fixed")},
+        "`kappa`": {name: tables.kappa_of(method) for name, method in every.items() if method.follows("aes")},
+    }
+    for number, own in values.items():
+        if own and any(end(own, key=own.get) in chosen for end in (min, max)):
+            yield number
+
+
+@text
 def ends_of_the_values() -> list[str]:
-    """Constants beyond the values from which SAC's was chosen, where the smallest or the largest was."""
-    constants = stored().runs.filter(pl.col("method").str.starts_with("SAC+fixed["))
-    at_an_end = set()
-    for (study, task), tried in constants.filter(pl.col("study").str.ends_with("-trials")).group_by("study", "task"):
-        bases = {name: method.in_force.given["base"] for name, method in methods_of(tried).items()}
-        chosen = constants.filter(study=study.removesuffix("-trials"))["method"].unique()
-        if {min(bases, key=bases.get), max(bases, key=bases.get)} & set(chosen):
-            at_an_end.add(task)
+    """Chosen numbers at an end of the values that were tried, and what lies beyond those of SAC."""
+    runs = stored().runs
+    constants = runs.filter(pl.col("method").str.starts_with("SAC+fixed["))
+    ends: dict[str, dict[str, set[str]]] = {}
+    for (study, task, carrier), tried in runs.group_by("study", "task", "carrier"):
+        if study.endswith(f"-{carrier}-trials"):
+            chosen = runs.filter(study=study.removesuffix("-trials"))["method"].unique()
+            for number in _at_an_end(tried, chosen):
+                ends.setdefault(number, {}).setdefault(CARRIERS[carrier].label, set()).add(task)
+    for each in longest(lambda setting: bool(setting.tuned) and not setting.tuned_before):
+        tried = each.runs.filter(pl.col("mean_entropy_weight") > 0.0)
+        for number in _at_an_end(tried, (each.constant, each.methods[TUNED])):
+            ends.setdefault(number, {}).setdefault(CARRIERS[each.carrier].label, set()).add(each.task)
     beyond = constants.filter(pl.col("study").str.ends_with("-wider-trials")).sort("seed")
     differences = {}
     for (group, name), wider in beyond.group_by("group", "method", maintain_order=True):
@@ -226,12 +273,22 @@ def ends_of_the_values() -> list[str]:
         chosen = constants.filter(study=group, method=end).sort("seed")
         differences[group, name] = (wider["mean_return"] - chosen["mean_return"]).to_numpy()
     found = Counter(contrast.outcome for contrast in contrasts(differences).values())
-    ends, further = (listed(f"`{task}`" for task in sorted(tasks)) for tasks in (at_an_end, beyond["task"].unique()))
+    places = {
+        number: listed(f"{agent} ({_named(tasks)})" for agent, tasks in sorted(own.items()))
+        for number, own in sorted(ends.items(), reverse=True)
+    }
     return [
-        f"- In parts G and H SAC's chosen constant is the smallest or the largest of five values on {ends}.",
-        f"  Of {found.total()} values beyond it, tried on {further}, {found[BETTER] or 'none'} is significantly better "
-        f"on the five seeds that chose, and {found[WORSE] or 'none'} is worse.",
+        f"- The chosen constant is the smallest or the largest value tried for {places['constant']}.",
+        f"  So is the chosen `kappa` for {places['`kappa`']}.",
+        f"  Of {found.total()} constants beyond SAC's, tried on {_named(beyond['task'].unique())}, "
+        f"{found[BETTER] or 'none'} is significantly better on the five seeds that chose, and "
+        f"{found[WORSE] or 'none'} is worse.",
     ]
+
+
+def _named(tasks: Iterable[str]) -> str:
+    """Tasks in the order of the alphabet, as in code."""
+    return listed(f"`{task}`" for task in sorted(tasks))
 
 
 @text
@@ -250,7 +307,7 @@ def claims_apart() -> list[str]:
     open_ones = of_verdict["undecided"]
     waiting = sum(claim["reason"] == "horizon" for claim in open_ones)
     return [
-        f"The contradicted ones stand in the sections {listed(sections)}. Of the {len(open_ones)} undecided ones "
+        f"The contradicted claims are in the sections {listed(sections)}. Of the {len(open_ones)} undecided claims "
         f"{waiting} need agents that have learned before the changes."
     ]
 
@@ -406,15 +463,20 @@ def _head_to_head() -> list[str]:
     counts = _rivals()
     if not counts:
         return []
-    alone = {label: own for label, own in counts.items() if " minus " not in label}
+    methods = {label: own for label, own in counts.items() if label != OBSERVED and " minus " not in label}
     tasks = listed(f"`{comparison.config.task}`" for comparison in compared())
-    better, worse = (_winners(alone, *sides) for sides in ((BETTER, WORSE), (WORSE, BETTER)))
+    better, worse = (_winners(methods, *sides) for sides in ((BETTER, WORSE), (WORSE, BETTER)))
     sentences = [
         f"- **Head to head under drift** on {tasks}, in evaluation: {better} better than SAC with a tuned constant, "
         f"and {worse} worse.",
     ]
     if critic := counts.get("CrossQ `aes` minus CrossQ `fixed`"):
         sentences.append(f"- **With a normalised critic** AES is better than a tuned constant on {_tasks(critic)}.")
+    if seen := counts.get(OBSERVED):
+        sentences.append(
+            f"- **An agent that observes the drift** is better on {_tasks(seen)}, which bounds the gain of a history. "
+            f"One that sees its last four observations is better on {of(counts[HISTORY])}."
+        )
     return sentences
 
 

@@ -45,8 +45,7 @@ _LIMITS = (
     + "; ".join(f"{family}: {', '.join(carriers)}" for family, carriers in RELEASED.items())
     + ".",
     f"A setting needs {FEWEST} pairs of runs with equal seeds. Fewer than {ENOUGH} settle nothing.",
-    "The paper states neither horizon, nor change points, nor the spread over seeds: directions are compared, not "
-    "digits.",
+    "The paper states neither the horizon nor the spread over seeds: directions are compared, not digits.",
     "A claim is judged on the runs of one record. Runs are pooled only within equal task, preset, horizon, sizes and "
     "settings; of several such groups the fullest counts, then the longest.",
     "Verdicts are not corrected for the number of claims; within a claim its settings are.",

@@ -173,7 +173,7 @@ def _verdict(claim: Claim, m: Measured, complete: bool) -> tuple[str, str]:
     short = len(ends) == 2 and claim.effect is not None and max(ends) < claim.sign * claim.effect
     cells = f"{m.better} better, {m.worse} worse, {m.undecided} undecided of {m.units}"
     words = {"claimed": "the difference is on the claimed side", "other": "the difference goes the other way"}
-    zero = "the interval holds zero" + (", but not the paper's difference" if short else "")
+    zero = "the interval contains zero" + (", but not the paper's difference" if short else "")
     pooled = words.get(side, zero if len(ends) == 2 else f"fewer than {FEWEST} common seeds")
     few = m.fewest < ENOUGH
     if claim.kind == "question":

@@ -136,7 +136,7 @@ class Study:
     """A published drift, see `aesjax list protocols`: its task, channels, patterns, steps and segments where these are
     not typed. Another --task is refused."""
     preset: Word = "quick"
-    """Sizes: quick (minutes) or paper; mujoco-warm for --warm-start."""
+    """Sizes, which `aesjax list presets` prints: quick, paper, release, mujoco-gpu; mujoco-warm for --warm-start."""
     steps: Whole = None
     """Environment steps of a run; by default the preset's."""
     num_envs: Number = None
