@@ -53,9 +53,9 @@ class EntropySchedule(NamedTuple):
     """A pair of pure functions, in the manner of an optax transformation.
 
     ``state = init()`` holds ``lambda_0``. ``state = update(signals, state)`` turns the signals of the step that
-    ran under ``state.weight`` into the weight of the *next* step (a lag of one; the paper states no order). Both are safe
-    under ``jit``, ``vmap`` and ``scan``. ``measure(signals)`` fills ``signals.measured``, so that a loop which feeds
-    one long signal to many updates computes it once.
+    ran under ``state.weight`` into the weight of the *next* step (a lag of one; the paper states no order). Both are
+    safe under ``jit``, ``vmap`` and ``scan``. ``measure(signals)`` fills ``signals.measured``, so that a loop which
+    feeds one long signal to many updates computes it once.
     """
 
     init: Callable[[], ScheduleState]

@@ -19,7 +19,7 @@ ADAPTERS = {
     "brax.envs": "envs.adapters.brax:from_brax",
     "mujoco_playground": "envs.adapters.playground:from_playground",
 }
-_LONGEST = 300  # longest quoted error, characters
+_QUOTED = 200, 250  # characters of a quoted error: its beginning and its end
 
 
 def adapter_of(thing: Any) -> str | None:
@@ -50,7 +50,13 @@ def trying(what: str) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(f"{what}: {kind}{' '.join(str(error).split())[:_LONGEST]}") from error
+        raise ValueError(f"{what}: {kind}{_quoted(error)}") from error
+
+
+def _quoted(error: BaseException) -> str:
+    """The text of an error in one line, without the middle of a long one."""
+    text, (head, tail) = " ".join(str(error).split()), _QUOTED
+    return text if len(text) <= head + tail else f"{text[:head]} ... {text[-tail:]}"
 
 
 def adopt_pattern(name: str, plugin: Any) -> Pattern:

@@ -1,5 +1,6 @@
 """The time base of a run: steps without drift up to the onset, then the segments of the drift."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 Array = jax.Array
 
 CHANGES = EVEN, RANDOM = "even", "random"
-_PARTS = 4  # the shortest of random segments has a quarter of the equal length
+SHORTEST = 1 / 4  # of random segments, of the equal length
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Timeline:
           jumps: whether the pattern jumps; others have equal segments.
         """
         count, drawn = self.segments, jumps and self.changes == RANDOM
-        shortest = -(-self.length // (_PARTS * count)) if drawn else self.length // count
+        shortest = math.ceil(self.length * SHORTEST / count) if drawn else self.length // count
         spare, shares = self.length - count * shortest, times if drawn else np.arange(count) / count
         passed = jnp.minimum(jnp.floor(jnp.asarray(shares * spare)).astype(jnp.int32), spare)  # a float32 may round up
         starts = self.start + shortest * jnp.arange(count, dtype=jnp.int32) + passed

@@ -104,7 +104,7 @@ def train(
       facts: further facts for the manifest.
     """
     from experiments.study import store
-    from experiments.study.folder import begun, check_free, claim, missing
+    from experiments.study.folder import begun, check_place, claim, missing
     from experiments.study.program import Plan, plan_of
 
     out = runtime.out
@@ -128,7 +128,7 @@ def train(
         lacking = Plan(added) if added else plan
         prepared = prepare(lacking)  # errors must occur before the folder is locked
         if runtime.dry_run:
-            check_free(out)
+            check_place(plan.config, out, resume=runtime.resume, added=added)
             print(*forecast(lacking, prepared), sep="\n")
             return DONE
         on_rows = stack.enter_context(writers(runtime.tensorboard, runtime.wandb, resume=runtime.resume))
@@ -155,7 +155,8 @@ def train(
         except training.Refused as error:
             raise Refusal(str(error)) from None
         except (training.Interrupted, training.Stopped, KeyboardInterrupt, store.Unwritable) as error:
-            say(f"{str(error) or 'interrupted'}; the latest checkpoint, if there is one, is unchanged. {on}")
+            kept = "" if isinstance(error, training.Interrupted) else "; the latest checkpoint, if any, is unchanged"
+            say(f"{str(error) or 'interrupted'}{kept}. {on}")
             return WRONG if isinstance(error, store.Unwritable) else INTERRUPTED
     if runtime.report:
         from experiments.report import write_report
@@ -182,5 +183,5 @@ def again(command: str, runtime: Runtime, out: Path) -> str:
     """Command that continues a study, from its ``command``, which is empty if the folder has its options."""
     words = shlex.split(command) or ["aesjax", "run"]
     plain = vars(Runtime(out))
-    given = {name: value for name, value in vars(runtime).items() if value != plain[name]}
+    given = {name: value for name, value in vars(runtime).items() if name != "out" and value != plain[name]}
     return shlex.join([*words, *in_words({"out": out, **given, "resume": True})])

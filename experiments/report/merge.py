@@ -1,10 +1,12 @@
 """Merging of finished studies."""
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aesjax.typed import require
 from experiments.measure.study import originals
 from experiments.study import store
 from experiments.study.folder import writing
@@ -41,6 +43,8 @@ def join_studies(studies: Sequence[store.Results]) -> store.Results:
       ValueError: the studies cannot be compared, or have different numbers of a run.
     """
     directories = [study.directory for study in studies]
+    for folder, count in Counter(directory.resolve() for directory in directories).items():
+        require(count == 1, "studies", "different folders", f"{folder.name} {count} times")
     manifests = [study.manifest for study in studies]
     parts: list[tuple[Path, Mapping[str, Any]]] = []
     for study in studies:

@@ -29,13 +29,18 @@ class Compared(NamedTuple):
     @property
     def sentence(self) -> str:
         """The comparison in one sentence."""
-        interval = f", 95 % interval {number(self.ends[0], 3)} to {number(self.ends[1], 3)}" if self.ends else ""
+        interval = f", 95 % interval {_exact(self.ends[0])} to {_exact(self.ends[1])}" if self.ends else ""
         p = "not tested" if math.isnan(self.p) else "p < 0.001" if self.p < 0.001 else f"p = {number(self.p, 3)}"
         count = f"{self.pairs} of {self.runs} runs paired" if self.pairs < self.runs else f"{self.pairs} pairs"
         head = f"{self.pattern}, against {self.opponent}: {self.outcome}"
-        power = "" if math.isnan(self.detectable) else f"; detectable {number(self.detectable, 3)}"
+        power = "" if math.isnan(self.detectable) else f"; detectable {_exact(self.detectable)}"
         power += "" if math.isnan(self.gain) else f" ({number(100 * self.detectable / self.gain, 1)} % of the gain)"
-        return f"{head}, {number(self.value, 3)}{interval}; {p} after Holm; {count}{power}"
+        return f"{head}, {_exact(self.value)}{interval}; {p} after Holm; {count}{power}"
+
+
+def _exact(value: float) -> str:
+    """Three decimals, or two digits of a value that would be printed as zero."""
+    return f"{value:.2g}" if 0.0 < abs(value) < 0.0005 else number(value, 3)
 
 
 class Verdict(NamedTuple):

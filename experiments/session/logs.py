@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 import struct
 import zipfile
@@ -69,6 +70,7 @@ def compare(logs: Any, *, metrics: Iterable[Metric] = (), **options: Any) -> Res
         raise ValueError(f"a comparison needs two methods; the logs have {listed(methods) or 'no returns'}")
     baseline = lookup("method of these logs", {name: name for name in methods}, chosen.baseline or methods[0])
     horizons: dict[Any, Any] = dict(rows.group_by("task", maintain_order=True).agg(pl.col("step").max()).iter_rows())
+    require(chosen.floor is None or math.isfinite(chosen.floor), "floor", "a finite return", chosen.floor)
     require(chosen.floor is None or len(horizons) == 1, "floor", "given for logs of one task", chosen.floor)
     changes = _changes(rows, chosen.changes, horizons)
     drifting = {pattern for patterns in changes.values() for pattern in patterns}
@@ -125,7 +127,7 @@ def _csv(path: Path) -> pl.DataFrame:
     index = [name for name in frame.columns if name not in charts]
     shown = [name for name in charts if not name.endswith(("__MIN", "__MAX"))]
     runs = frame.unpivot(shown, index=index, variable_name="_name", value_name="return")
-    return runs.with_columns(pl.col("_name").str.replace(r" - [^-]*$", ""))
+    return runs.with_columns(pl.col("_name").str.replace(r"(?s)^(.*) - .*$", "${1}"))
 
 
 def _npz(path: Path) -> pl.DataFrame:
@@ -210,7 +212,8 @@ def _changes(rows: pl.DataFrame, changes: Any, horizons: Mapping[str, float]) ->
         jumps = [step for step, old, new in zip(steps[1:], states, states[1:], strict=False) if old != new]
         of_run = jumps if points is None else points if pattern != STEADY else []
         if of_run != sorted(set(of_run)) or any(not steps[0] < step < horizons[task] for step in of_run):
-            raise ValueError(f"changes must increase between steps {steps[0]:g} and {horizons[task]:g}; got {changes}")
+            between = f"steps {steps[0]:g} and {horizons[task]:g}" + f" of {task}" * (len(horizons) > 1)
+            raise ValueError(f"changes must increase between {between}; got {changes}")
         if of_run and stated.setdefault(task, {}).setdefault(pattern, {}).setdefault(str(seed), of_run) != of_run:
             raise ValueError(f"{method} has other changes of '{changes}' at seed {seed} than the methods before it")
     return stated

@@ -11,6 +11,7 @@ import numpy as np
 
 from aesjax.registry import listed
 from aesjax.typed import require
+from envs.timeline import EVEN, SHORTEST
 from experiments.measure.catalog import CATALOG, Metric, catalogue, run_metrics
 from experiments.measure.study import REFERENCE, STEADY, RecordedStudy, load_study
 from experiments.session.results import Results, metric_named
@@ -69,6 +70,10 @@ class TuningPlan:
             )
         require(0.0 <= self.options.clipped <= 1.0, "--clipped", "a share from 0 to 1", self.options.clipped)
         require(bool(self.axes), "--numbers", "one or more axes such as kappa=0.01:10:7", self.options.numbers)
+        if swept := parse_sweep(self.study.sweep):
+            raise ValueError(
+                f"--sweep varies {listed(swept)}; tuning tries the values of --numbers alone, so name it there"
+            )
         reads = set().union(*(_readable(method) for method in self.methods))
         if unread := sorted(self.axes.keys() - reads):
             raise ValueError(f"--numbers: no method reads '{unread[0]}'; read are: {listed(sorted(reads))}")
@@ -96,6 +101,13 @@ class TuningPlan:
             raise ValueError(
                 f"{text} needs runs of {REFERENCE}, and the trials are {listed(names)}; choose by another metric, such "
                 "as return"
+            )
+        first = config.onset or 1.0 / config.segments * (1.0 if config.changes == EVEN else SHORTEST)
+        begins = first if {"changes", "recovery"} & {*metric.needs} else config.onset if metric.under_drift else 0.0
+        if self.shares[0] <= begins:
+            raise ValueError(
+                f"{text} needs trials that see the drift change, which it does not in the first {100 * begins:.3g} % "
+                f"of the run; --shares has {self.shares[0]:g}"
             )
 
     @cached_property

@@ -177,27 +177,19 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, added: StudyCon
     Raises:
       ValueError: it is in use, holds something else or cannot be written; nothing is changed.
     """
-    (_check_begun if resume else check_free)(directory)
+    check_place(config, directory, resume=resume, added=added)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"--out {directory} cannot be written: {store.reason(error)}") from None
     owner, study, place = Owner(directory), config, directory
     try:
+        check_place(config, directory, resume=resume, added=added)  # another process may have written meanwhile
         if added is not None and resume:
-            if missing(config, directory) != added:
-                raise ValueError(f"--resume: another process changed the study in {directory}; run again")
             study, place = added, directory / store.ADDED / added.fingerprint()
             store.check_folder(directory, directory)
             place.mkdir(parents=True, exist_ok=True)
             resume = (place / store.CONFIG).exists()
-        elif resume:
-            try:
-                check_same(directory, store.read_json(directory / store.CONFIG), config)
-            except ValueError as error:
-                raise ValueError(f"--resume: {error}") from None
-        else:
-            check_free(directory)  # another process may have written meanwhile
         clean(place)
         if not resume:
             store.write_json(place / store.CONFIG, study.to_json())
@@ -205,6 +197,21 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, added: StudyCon
         owner.release()
         raise
     return Claim(place, resume, owner, None if study is config else config)
+
+
+def check_place(config: StudyConfig, directory: Path, *, resume: bool, added: StudyConfig | None = None) -> None:
+    """Raise a ValueError unless a folder is free or, with ``resume``, holds this study or one that lacks ``added``."""
+    if not resume:
+        check_free(directory)
+        return
+    _check_begun(directory)
+    if added is None:
+        try:
+            check_same(directory, store.read_json(directory / store.CONFIG), config)
+        except ValueError as error:
+            raise ValueError(f"--resume: {error}") from None
+    elif missing(config, directory) != added:
+        raise ValueError(f"--resume: another process changed the study in {directory}; run again")
 
 
 def check_free(directory: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import polars as pl
@@ -16,6 +17,7 @@ from aesjax.schedules import PROXIES, SCHEDULES
 from agents import CARRIERS, make_train
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
+from experiments.cli.run import Runtime, again
 from experiments.paper.design import PARTS
 from experiments.study.folder import Owner, claim
 from tests.experiments.configs import config_of
@@ -184,6 +186,11 @@ def test_a_configuration_of_wrong_kinds_is_refused_in_one_sentence(tmp_path, cap
     text = sentence(capsys)
     assert f"config.json cannot be used: {name}" in text
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_the_command_that_continues_a_study_has_its_folder():
+    words = again("aesjax run --task toy", Runtime(None, quiet=True), Path("runs/of today")).split(" --")
+    assert words == ["aesjax run", "task toy", "out 'runs/of today'", "quiet", "resume"]
 
 
 def test_resuming_nothing_is_refused(tmp_path, capsys):

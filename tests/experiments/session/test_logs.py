@@ -1,6 +1,7 @@
 """Logs of other trainers: the numbers of a study, or a sentence."""
 
 import glob
+import re
 import shlex
 
 import numpy as np
@@ -46,7 +47,9 @@ def write(kind, rows, folder):
         rows.write_parquet(folder / "results.parquet")
         return [folder / "results.parquet"]
     if kind == "wandb":
-        parts = [run.select("step", pl.col("return").alias(f"{m}_run_{s} - eval/return")) for (m, s), run in runs(rows)]
+        parts = [
+            run.select("step", pl.col("return").alias(f"{m}_run_{s} - eval/mean-return")) for (m, s), run in runs(rows)
+        ]
         table = pl.concat(parts, how="align").rename({"step": "Step"})
         bounds = [pl.col(c).alias(f"{c}__{end}") for c in table.columns[1:] for end in ("MIN", "MAX")]
         table.with_columns(bounds).write_csv(folder / "wandb.csv", quote_style="always")
@@ -77,6 +80,13 @@ def test_a_log_has_the_numbers_of_the_study_it_came_from(tmp_path):
     for metric in ("return", "recovery", "drop_ratio", "nauc"):
         ours, theirs = (results.compare("SAC+AES", "SAC", metric) for results in (log, study))
         assert ours.drop("low", "high").equals(theirs.drop("low", "high"))
+
+
+def test_returns_of_any_scale_are_told_apart_from_zero(tmp_path, capsys):
+    frame().with_columns(pl.col("return") * 1e-8).write_csv(tmp_path / "tiny.csv")
+    assert main(["compare", str(tmp_path / "tiny.csv")]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"better, \S+e-\d+, 95 % interval \S+e-\d+ to \S+e-\d+", said), said
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "tensorboard", "wandb"])

@@ -48,12 +48,21 @@ def plan(numbers=NUMBERS, seeds="1:2", **options):
         ({"metric": "drop_ratio", "choosing_patterns": "steady"}, "needs a pattern with drift; .* trials are steady"),
         ({"metric": "drop_ratio", "choosing_patterns": "abrupt"}, "needs the pattern steady; .* trials are abrupt"),
         ({"metric": "recovery"}, "has no value under the pattern steady; .* trials are steady, abrupt"),
+        (
+            {"metric": "recovery", "choosing_patterns": "abrupt", "shares": str(1 / 6)},
+            "which it does not in the first 20 % of the run; --shares has 0.1666",
+        ),
     ],
 )
 def test_a_tuning_that_cannot_choose_is_refused(options, words):
     with pytest.raises(ValueError, match=words) as refused:
         _ = plan(**options).trials.config
     assert len(str(refused.value)) < 300
+
+
+def test_a_tuning_of_a_sweep_is_refused():
+    with pytest.raises(ValueError, match="--sweep varies gamma; tuning tries the values of --numbers alone"):
+        TuningPlan(study(sweep=["gamma=0.9,0.98"]), TuneOptions(NUMBERS, choosing="5:6", shares="0.5"))
 
 
 def test_the_metric_that_chooses_is_looked_up_before_training():

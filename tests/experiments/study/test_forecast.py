@@ -1,11 +1,13 @@
 """Dry runs: sizes equal those of the study, times add up, and no files remain."""
 
+import json
 import re
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
+from experiments import Study
 from experiments.cli import main
 from experiments.measure.stats import detectable
 from experiments.session.forecast import Seconds, forecast, power, shortened
@@ -110,3 +112,14 @@ def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, capsys):
         given = [words[0], str(tmp_path / words[1]), *FAST, *words[2:]]
         assert text in refused(capsys, "run", "--dry-run", *given)
     assert {path.name for path in tmp_path.iterdir()} == {"full"}
+
+
+def test_a_dry_run_of_a_study_that_began_needs_its_options(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("experiments.session.forecast.forecast", partial(forecast, seconds=0.1))
+    config = Study("toy_multigoal_classic", ["sac"], patterns="steady", seeds="1:2", steps=2000).config
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    (tmp_path / "checkpoints").mkdir()
+    words = ["--dry-run", "--resume", "--out", str(tmp_path), *FAST]
+    assert main(["run", *words]) == 0
+    assert "nothing was written" in capsys.readouterr().out
+    assert 'patterns: ["steady"] -> ["abrupt"]' in refused(capsys, "run", *words, "--patterns", "abrupt")

@@ -60,6 +60,12 @@ def test_what_does_not_fit_together_is_refused_and_nothing_is_written(tmp_path, 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_folder_is_not_joined_with_itself(tmp_path):
+    folder = study(tmp_path / "one", "hopper")
+    with pytest.raises(ValueError, match="studies must be different folders; got 'one 2 times'"):
+        merge_studies([folder, tmp_path / "one" / "." / ""], tmp_path / "out")
+
+
 def test_a_folder_of_events_in_use_is_refused_before_the_joined_study_is_written(tmp_path, capsys):
     folders = [study(tmp_path / task, task) for task in ("hopper", "ant")]
     words = ["report", *folders, "--out", tmp_path / "family", "--tensorboard", folders[0]]
