@@ -36,7 +36,7 @@ class Rival(NamedTuple):
     label: str  # the same on all tasks
     numbers: str  # its chosen number, and the size of another replay
     contrasts: Mapping[Key, Contrast]  # Holm over all rivals of the task
-    cost: float  # time of an environment step relative to SAC's study; NaN on another device
+    cost: float  # time of an environment step relative to SAC's study; NaN on another device or number of cores
 
 
 class Comparison(NamedTuple):
@@ -52,8 +52,7 @@ class _Study(NamedTuple):
     """A study of part H in a record, or the one of part G of an equal task and horizon."""
 
     config: StudyConfig
-    device: str
-    seconds: float  # of an environment step of one run, on one core or one GPU
+    rate: times.Rate
     means: Mapping[tuple[str, str, int], Mapping[str, float]]  # (method, pattern, seed) -> metric -> mean
 
     @property
@@ -106,7 +105,14 @@ def _study(record: Record, name: str) -> _Study:
     (rate,) = times.rates({name: about})
     runs = record.runs.filter(study=name).select(*keys, *METRICS)
     found = {tuple(row[key] for key in keys): row for row in runs.iter_rows(named=True)}
-    return _Study(config, rate.device, rate.devices * rate.seconds_per_step, found)
+    return _Study(config, rate, found)
+
+
+def _ratio(study: _Study, main: _Study) -> float:
+    """Time of an environment step relative to another study; NaN on another device or number of cores."""
+    ours, theirs = study.rate, main.rate
+    alike = (ours.device, ours.devices) == (theirs.device, theirs.devices)
+    return ours.seconds_per_step / theirs.seconds_per_step if alike else float("nan")
 
 
 def _compared(studies: Sequence[_Study], common: Collection[str]) -> Comparison | None:
@@ -138,9 +144,10 @@ def _compared(studies: Sequence[_Study], common: Collection[str]) -> Comparison 
         differences |= {(at, key): ours - theirs[key] for key, ours in levels(study, row).items()}
     tested, rivals = contrasts(differences), []
     for at, (study, row, _, against) in enumerate(pairs):
-        cost = study.seconds / main.seconds if study.device == main.device else float("nan")
         kind, label, numbers = _described(study, row, main)
-        rivals.append(Rival(kind, label + against, numbers, {key: tested[at, key] for key in keys}, cost))
+        rivals.append(
+            Rival(kind, label + against, numbers, {key: tested[at, key] for key in keys}, _ratio(study, main))
+        )
     rivals.sort(key=lambda rival: KINDS.index(rival.kind))
     means = {key: float(np.nanmean(values)) for key, values in opponent.items()}
     return Comparison(main.config, constant.method.in_force.given["base"], means, rivals)
@@ -224,7 +231,7 @@ def _about(found: Sequence[Comparison]) -> str:
         f"mean return after the drift has begun, minus that of SAC with a tuned constant weight, {seeds} paired "
         "seeds. Online is the return earned in training. Tuned methods have one number, chosen from five on the first "
         "tenth of runs without drift (robots: fifth), with other seeds. Outcomes are after Holm over all differences "
-        "of a task. Cost is the time of an environment step relative to SAC."
+        "of a task. Cost is the time of an environment step relative to SAC, where both had as many cores."
     )
 
 

@@ -54,7 +54,7 @@ def record():
         config, carrier = study.config, name.split("-")[3]
         frames.append(runs_of(name, config))
         runs = len(config.methods) * 30
-        devices, seconds = {"H-toy-1000-crossq": (1, 6.0)}.get(name, (2, 1.0))
+        devices, seconds = {"H-toy-1000-crossq": (2, 3.0), "H-toy-1000-sac-history": (1, 2.0)}.get(name, (2, 1.0))
         about = {"config": config.to_json(), "device": "cpu", "num_devices": devices, "unfinished": []}
         studies[name] = about | {"parts": {carrier: {"runs": runs, "seconds": seconds * runs}}}
     return Record(pl.DataFrame(), pl.concat(frames), studies)
@@ -79,6 +79,7 @@ def test_differences_outcomes_and_costs_are_those_of_the_runs(record):
     assert (weak.outcome, weak.p > 0.05) == ("undecided", True)  # one of 36 tests
     assert crossq.contrasts["mean_return", False].interval.value == pytest.approx(5.0)
     assert (crossq.cost, trend.cost) == (pytest.approx(3.0), pytest.approx(1.0))
+    assert np.isnan(rivals["`fixed`, last 4 observations"].cost)  # with another number of cores
     assert crossq.kind == helps.CRITIC
     assert rivals["`fixed`, last 4 observations"].kind == helps.OBSERVATIONS
     assert rivals["`fixed+recent`"].kind == helps.DATA
