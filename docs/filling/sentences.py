@@ -79,8 +79,8 @@ def verdict() -> list[str]:
     gains = [
         contrast.interval.value / contrast.gain
         for each in every
-        for pattern, contrast in tables.cells_of(each, TUNED, "tuned").items()
-        if contrast.outcome == BETTER and (each.methods[TUNED], pattern) not in each.pinned
+        for contrast in tables.cells_of(each, TUNED, "tuned", pinned=False).values()
+        if contrast.outcome == BETTER
     ]
     size = f", by at most {100 * max(gains):.0f} % of the agent's gain," if gains else ""
     return [
@@ -256,16 +256,18 @@ def ends_of_the_values() -> list[str]:
     """Chosen numbers at an end of the values that were tried, and what lies beyond those of SAC."""
     runs = stored().runs
     constants = runs.filter(pl.col("method").str.starts_with("SAC+fixed["))
-    ends: dict[str, dict[str, set[str]]] = {}
+    ends: dict[str, dict[str, set[str]]] = {"constant": {}, "`kappa`": {}}
+
+    def note(carrier: str, task: str, tried: pl.DataFrame, chosen: Container[str]) -> None:
+        for number in _at_an_end(tried, chosen):
+            ends[number].setdefault(CARRIERS[carrier].label, set()).add(task)
+
     for (study, task, carrier), tried in runs.group_by("study", "task", "carrier"):
         if study.endswith(f"-{carrier}-trials"):
-            chosen = runs.filter(study=study.removesuffix("-trials"))["method"].unique()
-            for number in _at_an_end(tried, chosen):
-                ends.setdefault(number, {}).setdefault(CARRIERS[carrier].label, set()).add(task)
+            note(carrier, task, tried, runs.filter(study=study.removesuffix("-trials"))["method"].unique())
     for each in longest(lambda setting: bool(setting.tuned) and not setting.tuned_before):
         tried = each.runs.filter(pl.col("mean_entropy_weight") > 0.0)
-        for number in _at_an_end(tried, (each.constant, each.methods[TUNED])):
-            ends.setdefault(number, {}).setdefault(CARRIERS[each.carrier].label, set()).add(each.task)
+        note(each.carrier, each.task, tried, (each.constant, each.methods[TUNED]))
     beyond = constants.filter(pl.col("study").str.ends_with("-wider-trials")).sort("seed")
     differences = {}
     for (group, name), wider in beyond.group_by("group", "method", maintain_order=True):
@@ -275,7 +277,7 @@ def ends_of_the_values() -> list[str]:
     found = Counter(contrast.outcome for contrast in contrasts(differences).values())
     places = {
         number: listed(f"{agent} ({_named(tasks)})" for agent, tasks in sorted(own.items()))
-        for number, own in sorted(ends.items(), reverse=True)
+        for number, own in ends.items()
     }
     return [
         f"- The chosen constant is the smallest or the largest value tried for {places['constant']}.",

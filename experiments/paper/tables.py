@@ -254,22 +254,22 @@ def counted(outcomes: Sequence[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
 
 
-def cells_of(setting: Setting, row: str, part: str) -> dict[str, Contrast]:
-    """Contrasts of a row of the tables by pattern; for a tuned kappa of 1 those of published AES."""
-    cells: Mapping[_Key, Contrast] = getattr(setting, part)
-    row = PUBLISHED if row == TUNED and setting.methods.get(TUNED) == setting.methods[PUBLISHED] else row
-    return {pattern: each for (label, pattern), each in cells.items() if label == row}
-
-
-def outcomes(setting: Setting, row: str, part: str, *, pinned: bool | None = None) -> list[str]:
-    """Outcomes of a row of the tables by pattern.
+def cells_of(setting: Setting, row: str, part: str, *, pinned: bool | None = None) -> dict[str, Contrast]:
+    """Contrasts of a row of the tables by pattern; for a tuned kappa of 1 those of published AES.
 
     Args:
       pinned: only where the schedule of the row is pinned, or only where its weight moves; by default both.
     """
     method = setting.methods.get(row if part == "tuned" else PUBLISHED)
-    cells = cells_of(setting, row, part).items()
-    return [each.outcome for pattern, each in cells if pinned in (None, (method, pattern) in setting.pinned)]
+    cells: Mapping[_Key, Contrast] = getattr(setting, part)
+    row = PUBLISHED if row == TUNED and setting.methods.get(TUNED) == setting.methods[PUBLISHED] else row
+    own = {pattern: each for (label, pattern), each in cells.items() if label == row}
+    return {at: each for at, each in own.items() if pinned in (None, (method, at) in setting.pinned)}
+
+
+def outcomes(setting: Setting, row: str, part: str, *, pinned: bool | None = None) -> list[str]:
+    """Outcomes of `cells_of` a row."""
+    return [each.outcome for each in cells_of(setting, row, part, pinned=pinned).values()]
 
 
 def overview(found: Sequence[Setting]) -> str:

@@ -177,7 +177,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, added: StudyCon
     Raises:
       ValueError: it is in use, holds something else or cannot be written; nothing is changed.
     """
-    check_place(config, directory, resume=resume, added=added)
+    (_check_begun if resume else check_free)(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
