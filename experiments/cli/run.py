@@ -40,7 +40,8 @@ class Runtime:
     resume: bool = False
     """Continue an interrupted study in --out; its options need not be repeated."""
     dry_run: bool = False
-    """Print the number of runs, memory, and a time estimate from a trial of about ten seconds; nothing is written."""
+    """Print the number of runs, memory, and a time estimate from a trial of about ten seconds, with --resume of what is
+    left; nothing is written."""
     quiet: bool = False
     """Do not show progress."""
     report: bool = True
@@ -104,7 +105,7 @@ def train(
       facts: further facts for the manifest.
     """
     from experiments.study import store
-    from experiments.study.folder import begun, check_place, claim, missing
+    from experiments.study.folder import begun, check_place, claim, missing, place_of
     from experiments.study.program import Plan, plan_of
 
     out = runtime.out
@@ -120,7 +121,7 @@ def train(
         start_jax(runtime.devices, out if runtime.resume else None)
         plan = Plan(begun(out)) if study is None else plan_of(study)
         from experiments.report.live import writers
-        from experiments.session.forecast import forecast
+        from experiments.session.forecast import ENDED, forecast
         from experiments.study import train as training
         from experiments.study.prepare import prepare
 
@@ -129,7 +130,7 @@ def train(
         prepared = prepare(lacking)  # errors must occur before the folder is locked
         if runtime.dry_run:
             check_place(plan.config, out, resume=runtime.resume, added=added)
-            print(*forecast(lacking, prepared), sep="\n")
+            print(*forecast(lacking, prepared, folder=place_of(out, added)), sep="\n")
             return DONE
         on_rows = stack.enter_context(writers(runtime.tensorboard, runtime.wandb, resume=runtime.resume))
         claimed = claim(plan.config, out, resume=runtime.resume, added=added)
@@ -141,7 +142,7 @@ def train(
         for line in plan.notes:
             print(line, flush=True)
         if runtime.resume and not claimed.extended and (out / store.MANIFEST).exists():
-            print("the training has ended; nothing is trained again", flush=True)
+            print(ENDED, flush=True)
         try:
             outcome = training.train(
                 lacking,

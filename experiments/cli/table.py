@@ -146,7 +146,7 @@ def _train(options: Table, folder: Path, study: Study, facts: Mapping[str, Any] 
     begun = (folder / store.CONFIG).exists()
     if options.dry_run:
         print(f"{folder}: {'begun' if begun else 'missing'}")
-        return DONE if begun else train(study, Runtime(folder, devices=options.devices, dry_run=True))
+        return train(study, Runtime(folder, begun, devices=options.devices, dry_run=True))
     runtime = Runtime(
         folder, begun, quiet=options.quiet, report=options.report, checkpoint_seconds=options.checkpoint_seconds,
         devices=options.devices,

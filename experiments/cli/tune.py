@@ -40,8 +40,9 @@ def execute(options: Tune) -> int:
 
         plan = TuningPlan(run.study_of(options), options.tuning)
         if runtime.dry_run:
-            for title, study in {"trials": plan.trials, "the study": plan.judged([])}.items():
-                print(f"{title}:\n{study.forecast()}")
+            for title, folder, study in (("trials", TRIALS, plan.trials), ("the study", JUDGED, plan.judged([]))):
+                place = runtime.out / folder if runtime.resume and runtime.out is not None else None
+                print(f"{title}:\n{study.forecast(folder=place)}")
             return DONE
         if runtime.resume and runtime.out is None:
             raise ValueError("--resume continues the tuning in --out; name its folder")

@@ -1,9 +1,11 @@
 """Sizes of a study and a time estimate from a short trial; nothing is written."""
 
 import dataclasses
+import math
 import resource
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +14,14 @@ import numpy as np
 
 from experiments.measure.comparisons import ENOUGH
 from experiments.measure.stats import detectable, pairs_for
+from experiments.study import store
+from experiments.study.checkpoint import evaluated
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared, floor_of, optimum_of, results_bytes
 from experiments.study.program import Plan
 from experiments.study.run import compile_program, memory_budget, state_bytes, take
 
+ENDED = "the training has ended; nothing is trained again"
 _LEAST = 32  # fewest vector steps of a trial interval; shorter intervals measure the cost of a call
 _FEWEST = 2  # trial intervals that are timed
 
@@ -28,17 +33,23 @@ class Seconds(NamedTuple):
     interval: float  # of training between two evaluations
     evaluation: float
 
-    def total(self, batches: int, intervals: int) -> float:
-        """Seconds from the start of training to the last evaluation."""
-        return self.start + batches * (intervals * self.interval + (intervals + 1) * self.evaluation)
+    def total(self, batches: int, intervals: int, done: int = 0) -> float:
+        """Seconds of training to the last evaluation, without the first ``done`` intervals of all batches."""
+        left, begun = batches * intervals - done, math.ceil(done / intervals)
+        return self.start + left * self.interval + (left + batches - begun) * self.evaluation
 
 
-def forecast(plan: Plan, prepared: Sequence[Prepared], seconds: float = 10.0) -> list[str]:
+def forecast(plan: Plan, prepared: Sequence[Prepared], seconds: float = 10.0, folder: Path | None = None) -> list[str]:
     """Lines with the sizes of a study and a time estimate from a trial of about ``seconds``, besides compilation.
 
     The runs of the trial are discarded. Evaluations are timed on almost untrained agents, so later evaluations take
     longer in tasks whose episodes end by a fall. A task in another simulator is not started and has no estimate.
+
+    Args:
+      folder: of the study, whose time from its latest checkpoints is estimated; None: from its beginning.
     """
+    if folder is not None and (folder / store.MANIFEST).exists():
+        return [ENDED]
     config, devices, lines, total, widest = plan.config, jax.local_devices(), [], 0.0, 0
     apart = any(getattr(each.share.learner.world.task.env, "exclusive", False) for each in prepared)
     for each in prepared:
@@ -55,10 +66,13 @@ def forecast(plan: Plan, prepared: Sequence[Prepared], seconds: float = 10.0) ->
         ]
         if not apart:
             t = trial(each, seconds / len(prepared))
-            total += (spent := t.total(batches.count, config.evaluations))
+            place = None if folder is None else folder / store.CHECKPOINTS / share.carrier
+            done = 0 if place is None else evaluated(place, config.evaluations)
+            total += (spent := t.total(batches.count, config.evaluations, done))
+            already = f", {done} of {batches.count * config.evaluations} are done" if done else ""
             lines.append(
                 f"  time: {t.start:.1f} s to start; a batch is {config.evaluations} times {t.interval:.3g} s of "
-                f"training and {config.evaluations + 1} evaluations of {t.evaluation:.3g} s: {spent:.0f} s"
+                f"training and {config.evaluations + 1} evaluations of {t.evaluation:.3g} s{already}: {spent:.0f} s"
             )
     process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10
     results = results_bytes(config, sum(len(each.share.labels) for each in prepared))

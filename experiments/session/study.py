@@ -284,15 +284,19 @@ class Study:
             train(lacking, claimed, prepared, facts=facts, quiet=quiet)
         return Results(store.open_results(place), plan)
 
-    def forecast(self, seconds: float = 10.0) -> str:
-        """Number of runs, memory and a time estimate from a trial of about ``seconds``; nothing is written."""
+    def forecast(self, seconds: float = 10.0, folder: str | Path | None = None) -> str:
+        """Number of runs, memory and a time estimate from a trial of about ``seconds``; nothing is written.
+
+        Args:
+          folder: in which the study has begun; the estimate is that of what is left.
+        """
         from experiments.session.forecast import forecast
         from experiments.study.prepare import prepare
         from experiments.study.program import plan_of
 
         start_jax(None)
         plan = plan_of(self)
-        return "\n".join(forecast(plan, prepare(plan), seconds))
+        return "\n".join(forecast(plan, prepare(plan), seconds, None if folder is None else Path(folder)))
 
     def command(self, out: str | Path | None = None, config: "StudyConfig | None" = None) -> str:
         """The command line of the study; ``config`` as in `texts`.

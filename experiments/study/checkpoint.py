@@ -28,6 +28,7 @@ from experiments.study.process import numerics
 
 _ABOUT = "about.json"
 _KEEP = 2
+_DIGITS = 7  # of the number of an evaluation in a folder's name, after the number of the batch
 
 
 class CheckpointError(ValueError):
@@ -53,6 +54,10 @@ def _folders(directory: Path) -> list[Path]:
     return sorted((p for p in directory.iterdir() if p.is_dir() and p.name.isdigit()), reverse=True)
 
 
+def _name(batch: int, number: int) -> str:
+    return f"{batch:03d}{number:0{_DIGITS}d}"
+
+
 def save(
     directory: Path,
     study: str,
@@ -74,7 +79,7 @@ def save(
     Raises:
       Unwritable: it cannot be written; earlier checkpoints are unchanged and no partial file remains.
     """
-    final = directory / f"{batch:03d}{number:07d}"
+    final = directory / _name(batch, number)
     partial = directory / f"{store.PARTIAL}{final.name}"
     host = jax.tree.map(np.asarray, jax.device_get(state))
     try:
@@ -166,6 +171,17 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
     return None
 
 
+def evaluated(directory: Path, evaluations: int) -> int:
+    """Evaluations, besides the first of every batch, until the newest checkpoint; 0 without one.
+
+    Args:
+      evaluations: of a batch.
+    """
+    for folder in _folders(directory):
+        return int(folder.name[:-_DIGITS]) * evaluations + int(folder.name[-_DIGITS:])
+    return 0
+
+
 def adopt(source: Path, target: Path, study: str, batch: int, into: str) -> None:
     """Link or copy the newest checkpoint of a ``study`` into another folder, as batch ``batch`` of the study ``into``.
 
@@ -179,7 +195,7 @@ def adopt(source: Path, target: Path, study: str, batch: int, into: str) -> None
     except (ValueError, KeyError, TypeError, StopIteration) as error:
         why = "there is none" if isinstance(error, StopIteration) else store.reason(error)
         raise CheckpointError(f"no usable checkpoint in {source}: {why}") from None
-    name = f"{batch:03d}{about['number']:07d}"
+    name = _name(batch, about["number"])
     partial = target / f"{store.PARTIAL}{name}"
     try:
         shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {_ABOUT} & set(names))

@@ -186,7 +186,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, added: StudyCon
     try:
         check_place(config, directory, resume=resume, added=added)  # another process may have written meanwhile
         if added is not None and resume:
-            study, place = added, directory / store.ADDED / added.fingerprint()
+            study, place = added, place_of(directory, added)
             store.check_folder(directory, directory)
             place.mkdir(parents=True, exist_ok=True)
             resume = (place / store.CONFIG).exists()
@@ -197,6 +197,11 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, added: StudyCon
         owner.release()
         raise
     return Claim(place, resume, owner, None if study is config else config)
+
+
+def place_of(directory: Path, added: StudyConfig | None) -> Path:
+    """The folder in which a study, or the runs that are ``added`` to it, is trained."""
+    return directory if added is None else directory / store.ADDED / added.fingerprint()
 
 
 def check_place(config: StudyConfig, directory: Path, *, resume: bool, added: StudyConfig | None = None) -> None:

@@ -2,15 +2,19 @@
 
 import json
 import re
+import shutil
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
+import polars as pl
 import pytest
 
 from experiments import Study
 from experiments.cli import main
 from experiments.measure.stats import detectable
 from experiments.session.forecast import Seconds, forecast, power, shortened
+from experiments.study.checkpoint import save
 from experiments.study.prepare import prepare, results_bytes
 from experiments.study.program import Plan
 from experiments.study.text import parse_methods
@@ -37,7 +41,14 @@ def test_sizes_are_those_of_the_study_and_the_memory_adds_up():
     assert whole == pytest.approx(process + saved + results, rel=1e-3)
     assert process > 100.0  # JAX alone
     assert results == pytest.approx(results_bytes(config, 3) / 2**20, rel=1e-3)
-    assert Seconds(3.5, 4.0, 0.25).total(3, 10) == 3.5 + 3 * (10 * 4 + 11 * 0.25)
+
+
+@pytest.mark.parametrize(
+    ("done", "intervals", "evaluations"),
+    [(0, 30, 33), (4, 26, 28), (10, 20, 22), (12, 18, 19), (30, 0, 0)],
+)
+def test_times_of_what_is_left_add_up(done, intervals, evaluations):
+    assert Seconds(3.5, 4.0, 0.25).total(3, 10, done) == 3.5 + intervals * 4 + evaluations * 0.25
 
 
 @pytest.mark.parametrize(
@@ -123,3 +134,17 @@ def test_a_dry_run_of_a_study_that_began_needs_its_options(tmp_path, capsys, mon
     assert main(["run", *words]) == 0
     assert "nothing was written" in capsys.readouterr().out
     assert 'patterns: ["steady"] -> ["abrupt"]' in refused(capsys, "run", *words, "--patterns", "abrupt")
+
+
+def test_a_dry_run_of_a_study_that_began_estimates_what_is_left(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("experiments.session.forecast.forecast", partial(forecast, seconds=0.1))
+    study = Study("toy_multigoal_classic", ["sac"], patterns="steady", seeds="1:2", steps=2000)
+    (tmp_path / "config.json").write_text(json.dumps(study.config.to_json()))
+    save(tmp_path / "checkpoints" / "sac", study.config.fingerprint(), 0, 60, {"x": np.zeros(2)}, pl.DataFrame())
+    words = ["run", "--dry-run", "--resume", "--out", str(tmp_path)]
+    assert main(words) == 0
+    assert "60 of 100 are done" in capsys.readouterr().out
+    shutil.rmtree(tmp_path)
+    study.run(tmp_path, quiet=True)
+    assert main(words) == 0
+    assert capsys.readouterr().out == "the training has ended; nothing is trained again\n"
