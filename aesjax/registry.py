@@ -31,7 +31,7 @@ class UnknownNameError(KeyError):
 
 def unknown(kind: str, entries: Iterable[str], name: str) -> str:
     """Message about an unknown name."""
-    return f"unknown {kind} '{name[:60]}'{hint(name, entries)} registered: {listed(sorted(entries))}"
+    return f"unknown {kind} '{str(name)[:60]}'{hint(name, entries)} registered: {listed(sorted(entries))}"
 
 
 def lookup(kind: str, entries: Mapping[str, T], name: str) -> T:

@@ -27,6 +27,7 @@ class Signals(NamedTuple):
     model_error: Array | None = None  # () float32, one-step prediction error on the newest transitions; variances
     true_drift: Array | None = None  # () float32, size of the last change of the environment; only `oracle` may read it
     reward: Array | None = None  # (N,) float32, rewards of the newest transitions, in the units of the entropy weight
+    online_reward: Array | None = None  # () float32, mean reward of the newest transitions, in the task's units
     measured: Mapping[str, Array] | None = None  # () float32 each: proxies computed already, by "proxy/source"
 
 
@@ -44,7 +45,7 @@ class ScheduleState(NamedTuple):
     """Complete memory of a schedule; a leaf of the caller's scan carry."""
 
     weight: Array  # () float32, the entropy weight for the step about to run; reward per nat
-    count: Array  # () int32, updates seen so far
+    count: Array  # () int32, updates so far that the schedule has counted
     inner: Any  # the schedule's own memory, float32 scalars and small vectors
     logs: ScheduleLogs
 

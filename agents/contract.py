@@ -20,8 +20,11 @@ _FAST = {"xla_backend_optimization_level": 0}  # compiled fast, for a few calls
 _UPDATES = 10  # before the bootstrap is checked: a new network may be constant
 #: Signals that the training loops add; all others are the carrier's.
 _OF_LOOP = {
-    True: ("td_error", "fresh_td_error", "model_error", "true_drift", "measured"),  # on-policy
-    False: ("fresh_td_error", "fresh_critic_drift", "model_error", "true_drift", "reward", "measured"),
+    True: ("td_error", "fresh_td_error", "model_error", "true_drift", "online_reward", "measured"),  # on-policy
+    False: (
+        *("fresh_td_error", "fresh_critic_drift", "model_error", "true_drift"),
+        *("reward", "online_reward", "measured"),
+    ),
 }
 
 

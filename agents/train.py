@@ -62,7 +62,8 @@ def make_train(
     ``state, curves = train(seed, schedule)`` trains one run. Compile it with `aesjax.jit`, and map it over seeds and
     over numbers of the schedule. ``state.agent`` is the trained agent. ``curves`` maps columns as those of a study
     (``return_mean``, ``entropy_weight``, ``proxy``, ...) to arrays (evaluations + 1,), NaN where a column has no value
-    at step 0; ``step`` counts environment steps. A study with equal settings has equal curves.
+    at step 0; ``step`` counts environment steps, ``diverged_at`` vector steps, -1 before. A study with equal settings
+    has equal curves.
 
     ``seed`` is a whole number below 2^32, or a PRNG key, typed or raw, whose last word of data is the seed:
     ``jax.random.key(3)`` trains the run of seed 3. ``schedule`` is an object, a registered name or a constant weight.
@@ -72,7 +73,8 @@ def make_train(
         or Gymnasium, or a function that makes one.
       carrier: a registered name or a custom carrier.
       pattern: drift pattern; the drift sample is that of the seed.
-      steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations`` below 2^31.
+      steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations`` and of
+        ``num_envs * segments``, below 2^31.
       evaluations: after the one at step 0.
       episodes: per evaluation.
       segments: between changes of the drift.
@@ -106,9 +108,11 @@ def make_train(
     num = (ROLLOUT_ENVS if spec.on_policy else 1) if num_envs is None else num_envs
     if not isinstance(base, Tracer | None):
         require(0.0 <= typed(float, base, "base") < float("inf"), "base", "finite and not negative", base)
-    if steps % (num * evaluations):
-        unit = f"{num * evaluations} (num_envs={num} times evaluations={evaluations})"
-        raise ValueError(f"steps must be a positive multiple of {unit}; got {steps}")
+        spec.check_base(base)
+    for parts, count in {"evaluations": evaluations, "segments": segments}.items():
+        if steps % (num * count):
+            unit = f"{num * count} (num_envs={num} times {parts}={count})"
+            raise ValueError(f"steps must be a positive multiple of {unit}; got {steps}")
     if steps >= 2**31:  # JAX has no longer integers by default
         raise ValueError(f"column 'step' of make_train counts to 2^31 - 1; use a study for more; got steps={steps}")
     total = steps // num
@@ -138,6 +142,7 @@ def make_train(
     def train(seed: Any, schedule: Any = None) -> tuple[Any, dict[str, Array]]:
         """Train one run; returns its final state and its curves."""
         seed, own = _seed_of(seed), _schedule_of(spec.baseline if schedule is None else schedule)
+        spec.check_base(own.filled(facts).options.get("base"))
         driver = driver_of(own, chosen)
         run = Run(
             seed=seed,
@@ -154,7 +159,8 @@ def make_train(
             return state, program.evaluate(state, run, (at + 1) * sizes.interval) | metrics
 
         state = program.init(run)
-        first = program.evaluate(state, run, jnp.int32(0))
+        first = program.evaluate(state, run, jnp.int32(0)) | state.health._asdict()
+        first |= {"simulation_faults": world.faults(state.env)}
         state, later = jax.lax.scan(interval, state, jnp.arange(evaluations, dtype=jnp.int32))
         curves = {"step": jnp.arange(evaluations + 1) * (steps // evaluations)}
         for name, values in later.items():
@@ -182,7 +188,7 @@ def _seed_of(given: Any) -> Array:
     if isinstance(given, jax.Array) and jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
         given = jax.random.key_data(given)
     value = given if isinstance(given, jax.Array) else np.asarray(given)
-    value = value[-1] if value.ndim == 1 and value.dtype == np.uint32 else value  # a key's data
+    value = value[-1] if value.shape == (2,) and value.dtype == np.uint32 else value  # a key's data
     known = not isinstance(value, Tracer)
     if value.ndim or value.dtype.kind not in "iu" or (known and not 0 <= int(value) < 2**32):
         raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1} or one PRNG key; got {given!r}")
@@ -201,7 +207,7 @@ class Learner(NamedTuple):
 
     @property
     def updates(self) -> int:
-        """Gradient steps of a run, which are the steps of its schedule."""
+        """Updates of a run's schedule; one gradient step each, unless an adaptation takes several."""
         return int(self.facts["updates"])
 
     @property
@@ -302,7 +308,10 @@ def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, An
 
 
 def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:
-    """Use the longest rollout up to the given one that divides ``interval``, in equal minibatches of similar size."""
+    """Use the longest rollout up to the given one that divides ``interval``.
+
+    The number of minibatches stays where they are equal; else it is the one whose minibatches have the nearest size.
+    """
     rows = config["rollout"] * num_envs / config["minibatches"]
     config["rollout"] = max(n for n in range(1, min(config["rollout"], interval) + 1) if interval % n == 0)
     size = config["rollout"] * num_envs

@@ -29,6 +29,8 @@ def check_task(task: Task, copies: int = 8) -> None:
     >>> import envs
     >>> check_task(envs.make("toy"))
     """
+    if not isinstance(task, Task):
+        raise ValueError(f"check_task needs a task such as envs.make('toy'); got {task!r:.60}")
     name = f"task '{task.name}'"
 
     def require(fits: Any, text: str) -> None:

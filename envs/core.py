@@ -46,7 +46,8 @@ class Env(Protocol):
         ...
 
     # Optional: ``faults(states) -> () int32``, number of simulator failures of these copies;
-    # ``mask(states) -> Mask``, if steps may be invalid; ``for_evaluation() -> Env`` with separate copies.
+    # ``mask(states) -> Mask``, if steps may be invalid; ``for_evaluation() -> Env`` with separate copies;
+    # ``autoreset(key_step, key_reset, state, action, params) -> Step`` instead of `autoreset_step`.
 
     def reset(self, key: Array, params: Any) -> tuple[Array, Any]:
         """``obs`` (O,) float32 and the state of a new episode."""
@@ -147,7 +148,7 @@ class Task(NamedTuple):
     """
 
     name: str
-    family: str  # "toy", "mujoco" or "isaac"
+    family: str  # "toy", "mujoco", "isaac", or of an adapter "gymnasium", "gymnax", "brax" or "playground"
     env: Env
     params: Any  # pytree of nominal constants; host values, so that building a task initialises no device
     channels: tuple[Channel, ...]

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.adaptations.assemble import NEUTRAL
-from aesjax.adaptations.rules import SCALE, AdaptationFactory, Now, Supply
+from aesjax.adaptations.rules import SCALE, Adaptation, AdaptationFactory, Now, Supply
 from aesjax.compiling import jit
 from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, SHARE, Range
 from aesjax.schedules.schedule import working
+from aesjax.typed import require
 from aesjax.types import Array, Levers
 
 _RATIO = np.repeat(np.array([1.0, 3.0, 1.0], np.float32), (1000, 100, 900))  # (updates,) calm, a change, calm
@@ -39,7 +40,9 @@ def check_adaptation(adaptation: Any) -> None:
     >>> from aesjax.adaptations import window
     >>> check_adaptation(window(power=1.0))
     """
-    made = (adaptation() if isinstance(adaptation, AdaptationFactory) else adaptation).filled()
+    made = adaptation() if isinstance(adaptation, AdaptationFactory) else adaptation
+    require(isinstance(made, Adaptation), "adaptation", "an object such as window(power=1.0)", adaptation)
+    made = made.filled()
     factory, options, name = made.factory, jax.tree.map(jnp.float32, made.given), f"adaptation '{made.factory.name}'"
     own = {factory.lever, "refresh_actor"} if factory.lever == "refresh" else {factory.lever}
 

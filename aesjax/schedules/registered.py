@@ -116,7 +116,10 @@ def together(
 
 
 def overridden(schedule: EntropySchedule, weights: Array, stride: Array, on: Array) -> EntropySchedule:
-    """``schedule``, or where () ``on`` > 0 the recorded weights (T,), each in force for () ``stride`` updates."""
+    """``schedule``, or where () ``on`` > 0 the recorded weights (T,), each in force for () ``stride`` updates.
+
+    Updates are those that ``schedule`` counts: all of them for `fixed`, and not the ones that others skip (`held`).
+    """
 
     def shown(state: ScheduleState) -> ScheduleState:
         played = weights[jnp.minimum(state.count // stride, weights.shape[0] - 1)]

@@ -22,7 +22,7 @@ class _TrendMemory(NamedTuple):
 
 
 @as_schedule(
-    needs=("reward",),
+    needs=("online_reward",),
     ranges={
         "window": Range(0.0, 1.0, "in (0, 1], a share of the updates", open_low=True),
         "margin": FINITE,
@@ -64,7 +64,7 @@ def trend(
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old, done = state.inner, (state.count + 1).astype(jnp.float32)
-        reward = jnp.mean(read_signal("schedule 'trend'", signals, "reward"))
+        reward = read_signal("schedule 'trend'", signals, "online_reward")
 
         def moved(mean: Mean, value: Array, windows: float) -> Mean:
             return mean.moved((value - mean.value) / jnp.minimum(done, windows * length))

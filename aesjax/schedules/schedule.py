@@ -52,6 +52,11 @@ class ScheduleFactory(Factory):
     source: str = "update"  # of its proxy, unless another is given
     relative: bool = False  # its weight is ``base`` times a ratio >= 1, which may also drive adaptations
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.relative and "base" not in self.signature.names:
+            raise ValueError(f"schedule '{self.name}' is relative and has no parameter 'base', which its ratio raises")
+
     @property
     def uses_proxy(self) -> bool:
         return "proxy" in self.signature.others
@@ -203,11 +208,11 @@ def as_schedule(
         report one are refused before training.
       source: of its proxy, "update" (the update batch) or "fresh" (the newest transitions).
       ranges: allowed values of options, such as ``{"decay": (0.0, 1.0)}``, both ends included.
-      relative: the weight is ``base`` times a drift ratio >= 1, which may also drive adaptations.
+      relative: the weight is its parameter ``base`` times a drift ratio >= 1, which may also drive adaptations.
       static: parameters that are structure, not options.
 
     Raises:
-      ValueError: a range of an unknown option, or a parameter without a value.
+      ValueError: a range of an unknown option, a parameter without a value, or a relative schedule without ``base``.
 
     >>> @as_schedule(label="CALM", ranges={"decay": (0.0, 1.0)})
     ... def calm(proxy, *, base, decay=0.99): ...

@@ -70,7 +70,8 @@ def _scaled(hyper: Any, factor: Array) -> Any:
 def repeated(gradient_step: Callable[..., Any], state: Any, run: Any, keys: Array, step: Array) -> Any:
     """Repeat ``gradient_step`` as often as the adaptations choose, at most `MOST_UPDATES` times, on a new batch each.
 
-    Signals and metrics are those of the last one. Under `vmap` the loop ends at the largest count of the runs.
+    Signals and metrics are those of the last one, but ``fresh_critic_drift`` is that of all together. Under `vmap` the
+    loop ends at the largest count of the runs.
     """
     if levers_of(state).updates is None:
         return gradient_step(state, run, keys, step)

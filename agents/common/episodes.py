@@ -31,7 +31,7 @@ def episode_returns(world: World, policy: Policy, params: Any, key: Array, episo
         mask = world.mask(state)
         if mask is not None:
             reward, terminated, truncated = kept(mask.valid, (reward, terminated, truncated))
-        total = total + alive * reward
+        total = total + jnp.where(alive > 0, reward, 0.0)
         alive = alive * (1.0 - jnp.maximum(terminated, truncated).astype(jnp.float32))
         return obs, state, total, alive, index + 1
 

@@ -31,7 +31,7 @@ class Arrived(NamedTuple):
 
 @dataclass(frozen=True)
 class OffPolicy(Loop):
-    """One run of SAC, SQL or MEow as pure functions, to be batched by `vmap`.
+    """One run of SAC, CrossQ, SQL or MEow as pure functions, to be batched by `vmap`.
 
     In vector step t the gradient steps use ``lambda_{t-1}``; from the signals of the last one the schedule computes
     ``lambda_t`` and the adaptations the levers of step t + 1. A due refresh is applied before the next block of at
@@ -191,6 +191,7 @@ class OffPolicy(Loop):
                 model_error=None if before.model is None else before.model.error,
                 true_drift=change,
                 reward=masks.compact(rows.reward, stored),
+                online_reward=masks.mean(rows.reward, None if stored is None else stored.astype(jnp.float32)),
             )
         )
 

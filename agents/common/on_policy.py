@@ -84,7 +84,9 @@ class OnPolicy(Loop):
         first = jax.random.fold_in(key, steps[0])
         state, more = adapting.refresh(state, self.carrier, self.new_agent, first)
         state, (rollout, finished) = jax.lax.scan(lambda state, at: self.step(state, run, *at), state, inputs)
-        state, (logs, measured) = self.learn(state, run, key, steps[-1], rollout, jnp.sum(changes))
+        reward, valid = (jnp.mean(finished.get(name, 1.0)) for name in ("reward", "valid"))
+        known = {"true_drift": jnp.sum(changes), "online_reward": reward / jnp.maximum(valid, 1.0 / self.rows)}
+        state, (logs, measured) = self.learn(state, run, key, steps[-1], rollout, known)
         return state, (jax.tree.map(jnp.sum, finished) | logs, measured), more
 
     def step(self, state: RunState, run: Run, words: Array, values: Array, notice: Any) -> Any:
@@ -108,8 +110,14 @@ class OnPolicy(Loop):
             row = masks.kept(valid, row)._replace(truncated=jnp.where(valid, truncated, 1.0), valid=valid)
         return state._replace(agent=agent, env=env, obs=obs, episode_return=total), (row, finished)
 
-    def learn(self, state: RunState, run: Run, key: Array, step: Array, rollout: Rollout, drift_change: Array) -> Any:
-        """Run all epochs on one rollout; the schedule and the adaptations advance after every minibatch."""
+    def learn(
+        self, state: RunState, run: Run, key: Array, step: Array, rollout: Rollout, known: dict[str, Array]
+    ) -> Any:
+        """Run all epochs on one rollout; the schedule and the adaptations advance after every minibatch.
+
+        Args:
+          known: signals () of the rollout by field: ``true_drift``, the sum of its changes, and ``online_reward``.
+        """
         schedule, carrier, config = self.schedule_of(run), self.carrier, self.carrier.config
         key_order = stream(jax.random.fold_in(key, step), "minibatches")
         order = minibatches(key_order, self.rows, config.epochs, config.minibatches)
@@ -122,14 +130,14 @@ class OnPolicy(Loop):
         # The rollout is the newest data, so both sources of a proxy are the same residuals. They are long:
         # measured here, once, and not at every tick.
         error = None if state.model is None else state.model.error
-        known = {"td_error": residuals, "fresh_td_error": residuals, "model_error": error}
-        known["measured"] = schedule.measure(Signals(**known)).measured
-        # Spread over the ticks of the rollout in which it happened.
-        known["true_drift"] = drift_change / (config.epochs * config.minibatches)
+        residual = {"td_error": residuals, "fresh_td_error": residuals, "model_error": error}
+        measured = schedule.measure(Signals(**residual)).measured
+        # A change is spread over the ticks of the rollout in which it happened.
+        known |= residual | {"true_drift": known["true_drift"] / (config.epochs * config.minibatches)}
 
         def minibatch(state: RunState, index: Array) -> Any:
             state, out = self.update(state, run, jax.tree.map(lambda x: x[index], rows))
-            signals = schedule.measure(out.signals._replace(**known))
+            signals = schedule.measure(out.signals._replace(**known, measured=measured))
             state, logs = self.tick(state, run, signals, out, step)
             return state, (logs, dict(signals.measured or {}), out.metrics)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.core import Tracer
 
 from aesjax.typed import require, typed
 from agents.common.carrier import Carrier, OnPolicyCarrier
@@ -75,8 +76,8 @@ class CarrierSpec(NamedTuple):
             raise ValueError(f"adaptation '{adaptation}' cannot be used with {carrier}: {self.unturned[lever]}")
 
     def check_base(self, base: Any) -> None:
-        """Raise a ValueError for a first entropy weight that the carrier cannot have; None: it is not a number."""
-        if self.positive and base == 0.0:
+        """Raise a ValueError for a first entropy weight that the carrier cannot have; not for None or a traced one."""
+        if self.positive and not isinstance(base, Tracer) and base == 0.0:
             raise ValueError(
                 f"carrier '{self.name}' needs an entropy weight above 0, because {self.positive}; got base=0"
             )

@@ -207,11 +207,15 @@ class Paying(gymnasium.Env):
 def test_the_online_return_is_the_mean_reward_of_all_transitions_times_the_episode_length(carrier):
     Paying.made.clear()
     train = make_train(lambda: gymnasium.wrappers.TimeLimit(Paying(), 30), carrier, num_envs=2, **SMALL)
-    _, curves = quick(train)(1)
+    _, curves = quick(lambda seed: train(seed, "trend"))(1)
     trained = [env.rewards for env in Paying.made if len(env.rewards) > 30]  # an evaluation is one episode
     rewards = np.reshape(trained, (2, SMALL["evaluations"], -1))
     np.testing.assert_allclose(curves["online_return"][1:], 30 * rewards.mean((0, 2)), rtol=1e-6)
     assert np.isnan(curves["online_return"][0])
+    # `trend` logs the reward that it reads; SAC has no update in the warm-up.
+    np.testing.assert_allclose(30 * curves["proxy"][2:], curves["online_return"][2:], rtol=1e-5)
+    assert curves["diverged_at"].tolist() == [-1] * 5
+    assert curves["reason"].tolist() == [0] * 5
 
 
 REFUSED = [
@@ -219,6 +223,8 @@ REFUSED = [
     ({"steps": 801}, "must be a positive multiple of 4 .num_envs=1 times evaluations=4.; got 801"),
     ({"steps": 8000.5}, "steps must be a whole number; got 8000.5"),
     ({"evaluations": 0}, "evaluations must be a whole number, at least 1; got 0"),
+    ({"segments": 3}, "must be a positive multiple of 3 .num_envs=1 times segments=3.; got 800"),
+    ({"carrier": "sql", "base": 0.0}, "carrier 'sql' needs an entropy weight above 0"),
     ({"warmup": 800}, "warmup must leave steps to learn in; got 800 of 800"),
     ({"hidden": 64}, "SacConfig.hidden must be a list of at least one; got 64"),
     ({"gamma": 2.0}, r"gamma must lie in \[0, 1\]; got 2"),
@@ -247,6 +253,14 @@ def test_wrong_schedules_and_carriers_are_refused_when_traced():
         jax.eval_shape(lambda: make_train("toy", able, adaptations=[utd(updates=2)], **SMALL)(1))
     with pytest.raises(ValueError, match=r"an object such as aes\(kappa=0.3\); got \[0.3\]"):
         jax.eval_shape(lambda: make_train("toy", **SMALL)(1, [0.3]))
+    with pytest.raises(ValueError, match="carrier 'sql' needs an entropy weight above 0"):
+        jax.eval_shape(lambda: make_train("toy", "sql", **SMALL)(1, 0.0))
+
+
+@pytest.mark.parametrize("seeds", [np.arange(5, dtype=np.uint32), jnp.arange(3, dtype=jnp.uint32)], ids=type)
+def test_several_seeds_without_a_map_are_refused(seeds):
+    with pytest.raises(ValueError, match="seed must be a whole number from 0"):
+        jax.eval_shape(lambda: make_train("toy", **SMALL)(seeds))
 
 
 REFUSED = [
@@ -255,6 +269,8 @@ REFUSED = [
     ("sql", {"tau": np.nan}, "SqlHyper.tau must be a number; got nan"),
     ("meow", {"shift_hidden": (8, 0)}, "MeowConfig.shift_hidden must be a whole number, at least 1; got 0"),
     ("meow", {"log_sigma_min": 2.0, "log_sigma_max": 1.0}, "log_sigma_min must be below"),
+    ("ppo", {"normalise_obs": -1.0}, "PpoConfig.normalise_obs must be 0 or more"),
+    ("ppo", {"log_std_bounds": (2.0, -5.0)}, "PpoConfig.log_std_bounds must be the lower bound and the upper one"),
     ("ppo", {"activation": "swish"}, "must be one of relu, tanh, elu, gelu; got 'swish'"),
     ("ppo", {"gamma": 1.5}, r"PpoHyper.gamma must lie in \[0, 1\]; got 1.5"),
 ]

@@ -41,9 +41,10 @@ def stream(length=40, seed=0, size=8):
     td, fresh = (rng.standard_normal((length, size)) * level for _ in range(2))
     drift = np.zeros(length)
     drift[length // 2] = 0.3
+    log_prob, reward = rng.standard_normal((length, size)), level * rng.uniform(0.5, 1.5, (length, size))
     values = (
-        td, np.mean(td**2, 1), np.abs(td[:, 0]), rng.standard_normal((length, size)), fresh, np.abs(fresh[:, 0]),
-        np.mean(fresh**2, 1), drift, level * rng.uniform(0.5, 1.5, (length, size)),
+        td, np.mean(td**2, 1), np.abs(td[:, 0]), log_prob, fresh, np.abs(fresh[:, 0]), np.mean(fresh**2, 1), drift,
+        reward, np.mean(reward, 1),
     )  # fmt: skip
     return Signals(*(jnp.asarray(x, jnp.float32) for x in values))
 

@@ -18,7 +18,7 @@ def weights(reward, **options):
     schedule = trend(**{"base": 1.0, "updates": UPDATES, "window": WINDOW / UPDATES, "lambda_max": jnp.inf, **options})
 
     def step(state, now):
-        state = schedule.update(Signals(reward=now), state)
+        state = schedule.update(Signals(online_reward=jnp.mean(now)), state)
         return state, state.weight
 
     noise = 0.3 * np.random.default_rng(0).standard_normal((UPDATES, 4))
@@ -43,7 +43,7 @@ def test_the_unit_of_the_reward_does_not_matter_and_the_bound_limits_the_raised_
     rewards = np.random.default_rng(1).normal(1.0, 1.0, (400, 4)).astype(np.float32)
 
     def run(schedule, rewards):
-        step = lambda state, x: (s := schedule.update(Signals(reward=x), state), s.weight)  # noqa: E731
+        step = lambda state, x: (s := schedule.update(Signals(online_reward=jnp.mean(x)), state), s.weight)  # noqa: E731
         return jax.lax.scan(step, schedule.init(), rewards)[1]
 
     plain, scaled = (quick(run)(schedule, rewards * by) for by in (1.0, 64.0))
