@@ -41,7 +41,7 @@ def driver_of(schedule: Schedule, adaptations: Sequence[Adaptation], given: Sche
     elif not reads:
         rule = "+".join((schedule.factory.name, *(each.factory.name for each in adaptations)))
         raise ValueError(f"signal '{given.factory.name}' drives adaptations, and '{rule}' has none that reads one")
-    if not reads:
+    if not reads or given is None:
         return None
     theirs, ours = ({**each.factory.known_ranges, **each.factory.ranges} for each in (schedule, given))
     alike = [name for name in given.factory.signature.names if theirs.get(name) == ours.get(name)]
