@@ -140,7 +140,7 @@ FAMILIES = {
         "AES minus the agent alone",
         [
             robot("HalfCheetah SAC", HC, "halfcheetah", "sac+aes", "sac"),
-            robot("HalfCheetah SAC, against the best constant of", HC, "halfcheetah", "sac+aes"),
+            robot("HalfCheetah SAC, against the best constant of up to", HC, "halfcheetah", "sac+aes"),
             robot("HalfCheetah PPO", HC_PPO, "halfcheetah", "ppo+aes", "ppo"),
             robot("Humanoid PPO", "claims-humanoid-ppo", "humanoid", "ppo+aes", "ppo"),
         ],

@@ -6,10 +6,11 @@ from collections.abc import Callable, Container, Iterable, Iterator
 import polars as pl
 
 from agents import CARRIERS
-from experiments.measure.comparisons import BETTER, EQUIVALENT, UNDECIDED, WORSE, contrasts
+from experiments.measure.comparisons import BETTER, EQUAL, EQUIVALENT, UNDECIDED, WORSE, contrasts
 from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.paper import early, tables
+from experiments.paper.judge import VERDICTS
 from experiments.paper.learned import learned, needed, published
 from experiments.paper.record import methods_of, valid_mean
 from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RATIO, RECENT, TIMING, TUNED, Setting
@@ -29,9 +30,12 @@ def longest(test: Callable[[Setting], bool] = lambda setting: True) -> list[Sett
     return [setting for setting in tables.longest(grid()) if test(setting)]
 
 
-def outcomes(settings: Iterable[Setting], row: str, part: str, *, pinned: bool | None = None) -> Counter:
-    """Number of patterns per outcome, over settings."""
-    return Counter(each for setting in settings for each in tables.outcomes(setting, row, part, pinned=pinned))
+def outcomes(
+    settings: Iterable[Setting], row: str, part: str, *, pinned: bool | None = None, drifting: bool = True
+) -> Counter:
+    """Number of patterns per outcome, over settings: of those that drift, or of runs without drift."""
+    kinds = {"pinned": pinned, "drifting": drifting}
+    return Counter(each for setting in settings for each in tables.outcomes(setting, row, part, **kinds))
 
 
 def of(counts: Counter, outcome: str = BETTER) -> str:
@@ -79,7 +83,7 @@ def verdict() -> list[str]:
     gains = [
         contrast.interval.value / contrast.gain
         for each in every
-        for contrast in tables.cells_of(each, TUNED, "tuned", pinned=False).values()
+        for contrast in tables.cells_of(each, TUNED, "tuned", pinned=False, drifting=True).values()
         if contrast.outcome == BETTER
     ]
     size = f", by at most {100 * max(gains):.0f} % of the agent's gain," if gains else ""
@@ -91,6 +95,20 @@ def verdict() -> list[str]:
         f"in {tuned[WORSE]}.**",
         f"Counted are settings in which the weight moves: of published AES with {_agents(moving)} on {places}. In "
         f"{pinned.total()} others it stays at a bound, so that AES is a constant.",
+    ]
+
+
+@text
+def calm() -> list[str]:
+    """Outcomes without drift."""
+    alone = outcomes(longest(), BASELINE, "published", pinned=False, drifting=False)
+    tuned = outcomes(longest(), TUNED, "tuned", pinned=False, drifting=False)
+    own = outcomes(longest(), BASELINE, "tuned", drifting=False)
+    return [
+        f"Without drift published AES, where its weight moves, is better than the agent alone in {of(alone)} cases and "
+        f"worse in {alone[WORSE]}; tuned AES is better than a tuned constant in {of(tuned)} and worse in "
+        f"{tuned[WORSE]}; a tuned constant is better than the agent's own weight in {of(own, WORSE)} and worse in "
+        f"{own[BETTER]}.",
     ]
 
 
@@ -110,9 +128,10 @@ def on_robots() -> list[str]:
     own = outcomes(robots(), TUNED, "tuned", pinned=False)
     published, pinned = (outcomes(robots(), PUBLISHED, "tuned", pinned=pinned) for pinned in (None, True))
     return [
-        f"**Against a tuned constant, tuned AES earns more in {of(own)} settings of trained robots and less in "
-        f"{own[WORSE]}.** Published AES earns less in {of(published, WORSE)}; its weight is at a bound in "
-        f"{pinned.total()} of them, so that two constants are compared.",
+        f"**Against a tuned constant, tuned AES earns more in {of(own)} settings of trained robots, less in "
+        f"{own[WORSE]}, and {own[UNDECIDED]} are undecided.** Published AES earns less in "
+        f"{of(published, WORSE)}; its weight is at a bound in {pinned.total()} of them, so that two constants are "
+        "compared.",
     ]
 
 
@@ -136,22 +155,38 @@ def not_learned() -> list[str]:
 @text
 def recoveries() -> list[str]:
     """Recovery of published AES where its weight moves."""
-    counts = outcomes(tables.longest(grid("recovery")), BASELINE, "published", pinned=False)
+    every = tables.longest(grid("recovery"))
+    counts = outcomes(every, BASELINE, "published", pinned=False)
+    faster, lower = _places(every, BETTER), _places(longest(), WORSE)
     return [
         f"In recovery time published AES, where its weight moves, is better than the agent alone in {of(counts)} "
         f"settings and worse in {counts[WORSE]} ([other metrics](comparisons.md#the-papers-three-metrics)).",
+        f"In {len(faster & lower)} of the better ones, on {_named({task for task, *_ in faster & lower})}, AES earns "
+        "less, and a lower level is regained sooner.",
     ]
+
+
+def _places(settings: Iterable[Setting], outcome: str) -> set[tuple[str, str, str]]:
+    """Task, carrier and pattern where moving weights of published AES have an outcome against the agent alone."""
+    return {
+        (setting.task, setting.carrier, pattern)
+        for setting in settings
+        for pattern, contrast in tables.cells_of(setting, BASELINE, "published", pinned=False).items()
+        if contrast.outcome == outcome
+    }
 
 
 @text
 def beside_public() -> list[str]:
-    """Share of the public return that SAC earns without drift."""
+    """Share of the public return that SAC earns without drift, with t intervals over seeds."""
     steps, shares = 300_000, []
     for task, name in LABELS.items():
         runs, public = tables.without_drift(stored().runs, task, "sac"), published(task, "sac").filter(steps=steps)
-        if (ours := tables.earned(runs, stored().curves, steps)) is not None:
-            shares.append(f"{100 * ours / public['return'].item():.0f} % ({name})")
-    return [f"After {steps:,} steps without drift SAC earns {listed(shares)} of the public return."]
+        returns = tables.earned(runs, stored().curves, steps)
+        if len(returns):
+            share, low, high = t_interval(100 * returns / public["return"].item())
+            shares.append(f"{share:.0f} % [{low:.0f}, {high:.0f}] ({name})")
+    return [f"After {steps:,} steps without drift SAC earns {listed(shares)} of the public return, over five seeds."]
 
 
 def _changed(name: str, test: Callable[[Contrast], bool] = lambda row: True, *, drifting: bool = False) -> Counter:
@@ -191,8 +226,7 @@ def _recent(test: Callable[[Setting], bool] = lambda setting: True) -> Counter:
     return Counter(
         contrast.outcome
         for setting in longest(lambda each: each.carrier == "sac" and test(each))
-        for pattern, contrast in tables.cells_of(setting, RECENT, "tuned").items()
-        if pattern != STEADY
+        for contrast in tables.cells_of(setting, RECENT, "tuned", drifting=True).values()
     )
 
 
@@ -205,14 +239,14 @@ def instead() -> list[str]:
     best = max(outcomes(every, TUNED, "tuned", pinned=False)[BETTER], ratio[BETTER])
     return [
         "- **Compare with a tuned constant weight** ([how](docs/tuning.md)). It is better than the agent's own weight "
-        f"in {of(own, WORSE)} settings and worse in {own[BETTER]}. Neither AES nor `aes_r` is better than it in more "
-        f"than {best}.",
+        f"in {of(own, WORSE)} settings, worse in {own[BETTER]} and undecided in {own[UNDECIDED]}. Neither AES nor "
+        f"`aes_r` is better than it in more than {best}.",
         "- **Take one gradient step per environment step.** With SAC this is better than a quarter of one in "
         f"{of(_steps())} settings of two mechanical tasks. It costs four times as many updates, and is the default "
         "except on Isaac tasks.",
         f"- **With SAC under drift, try newer data** (`fixed+recent`): better than a tuned constant in {of(recent)} "
-        f"settings and worse in {recent[WORSE]}. On the pendulum it is worse than the same constant without it in "
-        f"{of(pendulum, WORSE)}.",
+        f"settings, worse in {recent[WORSE]} and undecided in {recent[UNDECIDED]}. On the pendulum it is worse than "
+        f"the same constant without it in {of(pendulum, WORSE)}.",
     ]
 
 
@@ -230,11 +264,11 @@ def without_gain() -> list[str]:
 @text
 def apart() -> list[str]:
     """Tuned AES in part H, whose numbers are chosen on the beginning of runs without drift."""
-    counts = _rivals()["`aes`"]
+    own = _rivals()["`aes`"]
     return [
         "- Part H has [rivals of AES](what_helps.md#head-to-head) and is not counted above. Its numbers are chosen on "
-        "the first tenth of runs without drift, and tuned AES is better than a tuned constant under drift on "
-        f"{_tasks(counts)} and worse on {counts[WORSE]}.",
+        "the first tenth of runs without drift. Tuned AES against a tuned constant under drift there: "
+        f"{_decided(own)}.",
     ]
 
 
@@ -282,9 +316,9 @@ def ends_of_the_values() -> list[str]:
     return [
         f"- The chosen constant is the smallest or the largest value tried for {places['constant']}.",
         f"  So is the chosen `kappa` for {places['`kappa`']}.",
-        f"  Of {found.total()} constants beyond SAC's, tried on {_named(beyond['task'].unique())}, "
-        f"{found[BETTER] or 'none'} is significantly better on the five seeds that chose, and "
-        f"{found[WORSE] or 'none'} is worse.",
+        f"  Of {found.total()} constants beyond SAC's, tried on {_named(beyond['task'].unique())} alone, "
+        f"{found[BETTER] or 'none'} is significantly better on the five seeds that chose, "
+        f"{found[WORSE] or 'none'} is worse, and {found[UNDECIDED]} are undecided.",
     ]
 
 
@@ -295,8 +329,13 @@ def _named(tasks: Iterable[str]) -> str:
 
 @text
 def claims() -> list[str]:
-    """The paper's claims by verdict, as the audit counts them."""
-    return [audited()["sentence"].partition(" at the scale")[0] + "."]
+    """The paper's claims by verdict, as the audit counts them, and those for which the paper has numbers."""
+    numbers = Counter(claim["verdict"] for claim in audited()["claims"] if claim["paper"] != "no number")
+    counts = ", ".join(f"{numbers[kind]} {kind}" for kind in VERDICTS)
+    return [
+        audited()["sentence"].partition(" at the scale")[0] + " at the scale of our runs.",
+        f"For {numbers.total()} of them the paper has a number: {counts}.",
+    ]
 
 
 @text
@@ -318,10 +357,11 @@ def claims_apart() -> list[str]:
 def level_and_timing() -> list[str]:
     """Level and timing of the weight where it moves."""
     own = longest(lambda setting: LEVEL in setting.methods or TIMING in setting.methods)
-    agents = _agents(_moving(own, LEVEL))
+    moving = _moving(own, LEVEL)
     level, timing = (outcomes(own, row, "published", pinned=False) for row in (LEVEL, TIMING))
     return [
-        f"**For {agents} on small tasks the timing of the weight hardly matters.** Where the weight moves, AES is "
+        f"**For {_agents(moving)} on {_named({each.task for each in moving})} the timing of the weight hardly "
+        "matters.** Where the weight moves, AES is "
         f"equivalent to a constant of equal mean in {of(level, EQUIVALENT)} settings,",
         f"and to its own weights at other times ({BLOCKS} blocks, permuted) in {of(timing, EQUIVALENT)}. It is better "
         f"than the constant in {level[BETTER]} and than the permuted weights in {timing[BETTER]}.",
@@ -330,10 +370,11 @@ def level_and_timing() -> list[str]:
 
 @text
 def early_answer() -> list[str]:
-    """Outcomes of AES and a constant that are both chosen on the first tenth of runs."""
+    """Outcomes of AES and a constant that are both chosen on the first tenth of runs; equal ones are left out."""
     counts = Counter[str]()
     for setting in early.judged(grid()):
         counts.update(each.outcome for each in early.early(setting, stored().curves, 0.1).contrasts.values())
+    del counts[EQUAL]
     return [
         f"**Chosen on the first tenth, AES is better than the constant in {of(counts)} settings and worse in "
         f"{counts[WORSE]}; {counts[UNDECIDED]} are undecided.**",
@@ -348,8 +389,8 @@ def toy_sac() -> list[str]:
     weak = outcomes(own, BASELINE, "tuned")
     return [
         f"**AES looks best with SAC on the toy task**, where it is better than SAC's own tuning in {of(alone)}.",
-        f"A tuned constant is better than SAC's own tuning in {of(weak, WORSE)}, and better than AES in "
-        f"{of(tuned, WORSE)}.",
+        "A tuned constant, compared on the half of the seeds that did not choose it, is better than SAC's own tuning "
+        f"in {of(weak, WORSE)}, and better than AES in {of(tuned, WORSE)}.",
     ]
 
 
@@ -386,20 +427,21 @@ def choose() -> str:
             "no drift, or unknown",
             "any",
             "`fixed:base=...`, tuned",
-            f"better than the agent's own weight in {of(own, WORSE)} settings, worse in {own[BETTER]}; tuned AES is "
-            f"better than it in {of(tuned)}",
+            f"better than the agent's own weight in {of(own, WORSE)} settings, worse in {own[BETTER]}, undecided in "
+            f"{own[UNDECIDED]}; tuned AES is better than it in {of(tuned)}",
         ],
         [
-            "goals, rewards or dynamics drift",
+            "goals or dynamics drift",
             "SAC",
             "`fixed+recent`, compared with `fixed` on your task",
-            f"better than a tuned constant in {of(recent)} drifting settings, worse in {recent[WORSE]}; {lost}",
+            f"better than a tuned constant in {of(recent)} drifting settings, worse in {recent[WORSE]}, undecided in "
+            f"{recent[UNDECIDED]}; {lost}",
         ],
         [
             "fewer gradient steps than environment steps",
-            "SAC, SQL, MEow",
+            "SAC",
             "one gradient step per environment step",
-            f"SAC, against a quarter: better in {of(_steps())} settings of two mechanical tasks",
+            f"against a quarter: better in {of(_steps())} settings of two mechanical tasks",
         ],
         [
             "any",
@@ -413,13 +455,20 @@ def choose() -> str:
     return tables.markdown(["your task", "agent", "use", "evidence"], body)
 
 
-def _rivals() -> dict[str, Counter]:
-    """Outcomes under drift of the rivals of AES, over tasks, by label."""
-    counts: dict[str, Counter] = {}
+def _rivals(*, drifting: bool = True) -> dict[str, dict[str, str]]:
+    """Outcomes in evaluation of the rivals of AES, under drift or without: label -> task -> outcome."""
+    found: dict[str, dict[str, str]] = {}
     for comparison in compared():
         for rival in comparison.rivals:
-            counts.setdefault(rival.label, Counter())[rival.contrasts["mean_return", True].outcome] += 1
-    return counts
+            outcome = rival.contrasts["mean_return", drifting].outcome
+            found.setdefault(rival.label, {})[comparison.config.task] = outcome
+    return found
+
+
+def _tasks_with(outcomes: dict[str, str], outcome: str) -> str:
+    """Tasks with an outcome, as in code; empty without one."""
+    tasks = [task for task, own in outcomes.items() if own == outcome]
+    return _named(tasks) if tasks else ""
 
 
 @text
@@ -429,17 +478,17 @@ def helps_answer() -> list[str]:
     robot, pendulum = _recent(lambda setting: setting.is_robot), _changed("recent", _of_pendulum, drifting=True)
     tasks = dict.fromkeys(setting.task for setting in longest(lambda setting: setting.carrier == "sac"))
     gaining = [task for task in tasks if _recent(lambda setting, own=task: setting.task == own)[BETTER]]
-    mechanics = _changed("resets", _of_mechanics, drifting=True)
+    mechanics, untimed = (_changed("resets", test, drifting=True) for test in (_of_mechanics, _untimed))
     return [
         "- **More gradient steps help SAC on mechanical tasks.** One per environment step is better than a quarter of "
         f"one in {of(_steps(drifting=True))} drifting settings.",
         f"- **Newer data helps SAC on {listed(f'`{task}`' for task in gaining)}.** `fixed+recent` is better than a "
-        f"tuned constant in {of(small)} drifting settings of four small tasks and {of(robot)} of trained robots, and "
-        f"worse in {small[WORSE] + robot[WORSE]}. On `pendulum` it is worse than the same constant without it in "
-        f"{of(pendulum, WORSE)}.",
+        f"tuned constant in {of(small)} drifting settings of four small tasks and {of(robot)} of trained robots, "
+        f"worse in {small[WORSE] + robot[WORSE]} and undecided in {small[UNDECIDED] + robot[UNDECIDED]}. On "
+        f"`pendulum` it is worse than the same constant without it in {of(pendulum, WORSE)}.",
         "- **Partial resets help PPO on the toy task alone.** Compared with PPO's default weight they are better "
-        f"there in {of(toy)} drifting settings, worse in {toy[WORSE]}; on mechanical tasks they are worse in "
-        f"{of(mechanics, WORSE)}.",
+        f"there in {of(toy)} drifting settings and worse in {toy[WORSE]}, at times that are no changes in "
+        f"{of(untimed)} and {untimed[WORSE]}; on mechanical tasks they are worse in {of(mechanics, WORSE)}.",
         *_normalised_critic(),
         *_head_to_head(),
     ]
@@ -452,49 +501,50 @@ def _normalised_critic() -> list[str]:
     ends = late.group_by("method", "seed").agg(pl.col("return_mean").mean()).pivot("method", index="seed")
     value, low, high = t_interval((ends["CrossQ"] - ends["SAC"]).to_numpy())
     every = tables.earned(tables.without_drift(stored().runs, "hopper", "sac"), stored().curves, 100_000)
-    drifting = "" if any(label.startswith("CrossQ") for label in _rivals()) else " Under drift it was not compared."
+    lost = _tasks_with(_rivals(drifting=False).get("CrossQ `fixed`", {}), WORSE)
+    elsewhere = f" With a tuned constant it earns less than SAC without drift on {lost}." if lost else ""
     return [
-        f"- **A normalised critic learns faster.** CrossQ earns {value:,.0f} [{low:,.0f}, {high:,.0f}] more than SAC's "
-        f"{ends['SAC'].mean():,.0f} on Hopper without drift, after 100,000 steps and with five seeds; SAC's mean over "
-        f"all of our [runs](by_task.md#returns-of-our-agents) is {every:,.0f}.{drifting}",
+        f"- **A normalised critic learned faster on Hopper.** CrossQ earns {value:,.0f} [{low:,.0f}, {high:,.0f}] more "
+        f"than SAC's {ends['SAC'].mean():,.0f} there without drift, after 100,000 steps and with five seeds; SAC's "
+        f"mean over all of our [runs](by_task.md#returns-of-our-agents) is {every.mean():,.0f}.{elsewhere}",
     ]
 
 
 def _head_to_head() -> list[str]:
     """The rivals that win and lose under drift, and AES; nothing without part H."""
-    counts = _rivals()
-    if not counts:
+    rivals = _rivals()
+    if not rivals:
         return []
-    methods = {label: own for label, own in counts.items() if label != OBSERVED and " minus " not in label}
+    methods = {label: own for label, own in rivals.items() if label != OBSERVED and " minus " not in label}
     tasks = listed(f"`{comparison.config.task}`" for comparison in compared())
-    better, worse = (_winners(methods, *sides) for sides in ((BETTER, WORSE), (WORSE, BETTER)))
+    better, worse = (_with_tasks(methods, outcome) for outcome in (BETTER, WORSE))
     sentences = [
-        f"- **Head to head under drift** on {tasks}, in evaluation: {better} better than SAC with a tuned constant, "
-        f"and {worse} worse.",
+        f"- **Head to head under drift** on {tasks}, in evaluation, better than SAC with a tuned constant: {better}. "
+        f"Worse: {worse}. All others are undecided.",
     ]
-    if critic := counts.get("CrossQ `aes` minus CrossQ `fixed`"):
-        sentences.append(f"- **With a normalised critic** AES is better than a tuned constant on {_tasks(critic)}.")
-    if seen := counts.get(OBSERVED):
+    if critic := rivals.get("CrossQ `aes` minus CrossQ `fixed`"):
+        sentences.append(f"- **With a normalised critic** AES against a tuned constant: {_decided(critic)}.")
+    if seen := rivals.get(OBSERVED):
         sentences.append(
-            f"- **An agent that observes the drift** is better on {_tasks(seen)}, which bounds the gain of a history. "
-            f"One that sees its last four observations is better on {of(counts[HISTORY])}."
+            f"- **An agent that observes the drift**, a reference and no bound: {_decided(seen)}. One that sees its "
+            f"last four observations: {_decided(rivals[HISTORY])}."
         )
     return sentences
 
 
-def _winners(counts: dict[str, Counter], outcome: str, opposite: str) -> str:
-    """`A and B are`: methods with more tasks of one outcome than of the opposite one, the most first."""
-    lead = {label: own[outcome] - own[opposite] for label, own in counts.items() if own[outcome] > own[opposite]}
-    several = len(compared()) > 1
-    names = [
-        label + several * f" ({_tasks(counts[label], outcome)})" for label in sorted(lead, key=lambda name: -lead[name])
-    ]
-    return f"{listed(names)} {'are' if len(names) > 1 else 'is'}" if names else "no method is"
+def _with_tasks(rivals: dict[str, dict[str, str]], outcome: str) -> str:
+    """`A (on x), B (on y and z)`: methods with an outcome on some task."""
+    own = {label: _tasks_with(tasks, outcome) for label, tasks in rivals.items()}
+    return ", ".join(f"{label} (on {tasks})" for label, tasks in own.items() if tasks) or "none"
 
 
-def _tasks(counts: Counter, outcome: str = BETTER) -> str:
-    """`1 of 4 tasks`."""
-    return f"{of(counts, outcome)} task{'s' * (counts.total() > 1)}"
+def _decided(outcomes: dict[str, str]) -> str:
+    """`better on 1 of 3 tasks, worse on none, undecided on 2`."""
+    counts = Counter(outcomes.values())
+    return (
+        f"better on {counts[BETTER] or 'none'} of {len(outcomes)} tasks, worse on {counts[WORSE] or 'none'}, "
+        f"undecided on {counts[UNDECIDED] or 'none'}"
+    )
 
 
 @text
@@ -522,13 +572,13 @@ def helps_recent() -> list[str]:
 @text
 def helps_replay() -> list[str]:
     """Whether a short replay does what `fixed+recent` does."""
-    counts = _rivals()
-    short, newer = counts.get("`fixed`, short replay"), counts.get("`fixed+recent`", Counter())
+    rivals = _rivals()
+    short, newer = rivals.get("`fixed`, short replay"), rivals.get("`fixed+recent`", {})
     if short is None:
         return ["- The gain of newer data may be that of a smaller replay, which was not compared."]
     return [
-        f"- Part H: a replay as short as the window of `recent` is better than a tuned constant under drift on "
-        f"{_tasks(short)}, `fixed+recent` on {of(newer)}.",
+        "- Part H: a replay as short as the window of `recent`, against a tuned constant under drift: "
+        f"{_decided(short)}. `fixed+recent`: {_decided(newer)}.",
     ]
 
 

@@ -40,7 +40,8 @@ _LIMITS = (
     "something to repair, and the claim's premise holds. A claim about all families needs settings of at least half "
     "of its pairs of task and carrier. Claims of the paper's Appendix B and about the movement of the weight, and "
     "families alone, are judged on the runs that exist.",
-    "Contradicted: the interval is on the other side of zero, or excludes the paper's difference. Undecided: neither.",
+    "Contradicted: the interval is on the other side of zero, or excludes the paper's difference, rounding included. "
+    "Undecided: neither.",
     f"{CODE.capitalize()} exists for "
     + "; ".join(f"{family}: {', '.join(carriers)}" for family, carriers in RELEASED.items())
     + ".",

@@ -57,7 +57,18 @@ class Claim:
         if len(sides) < 2 or self.contrast or self.against or self.kind == "never_worse":
             return None
         second, first = (fmean(map(float, numbers)) for numbers in sides)
-        return (first - second) / (100 if "%" in self.paper else 1)
+        return (first - second) / self._unit
+
+    @property
+    def rounding(self) -> float:
+        """Largest error of `effect`, in its units: half of the last place that the paper prints, on each side."""
+        numbers = re.findall(r"[\d.]+", self.paper.partition(";")[0])
+        return 10.0 ** -min(len(number.partition(".")[2]) for number in numbers) / self._unit
+
+    @property
+    def _unit(self) -> float:
+        """What the paper's numbers are multiples of."""
+        return 100.0 if "%" in self.paper else 1.0
 
 
 def _claim(entry: dict[str, Any]) -> Claim:

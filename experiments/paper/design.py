@@ -272,7 +272,7 @@ def _tuned(rows: tuple[Method, ...], share: float) -> Tuned:
 def variants(cell: Cell, choosing: float) -> Iterator[Cell]:
     """Studies of the constant alone, beside the study of the rivals for SAC.
 
-    Agents see the last four observations; they observe the drift, which bounds the gain of a history; or their replay
+    Agents see the last four observations; they observe the drift, a reference for a history; or their replay
     is as short as the window of `recent`, which separates the age of data from its weight.
 
     Args:

@@ -8,7 +8,6 @@ import numpy as np
 
 from experiments.measure.comparisons import DECIDED, Contrast, contrasts
 from experiments.measure.study import STEADY
-from experiments.paper import times
 from experiments.paper.record import Record
 from experiments.paper.tables import markdown
 from experiments.study.config import StudyConfig, config_from_json
@@ -36,7 +35,6 @@ class Rival(NamedTuple):
     label: str  # the same on all tasks
     numbers: str  # its chosen number, and the size of another replay
     contrasts: Mapping[Key, Contrast]  # Holm over all rivals of the task
-    cost: float  # time of an environment step relative to SAC's study; NaN on another device or number of cores
 
 
 class Comparison(NamedTuple):
@@ -52,7 +50,6 @@ class _Study(NamedTuple):
     """A study of part H in a record, or the one of part G of an equal task and horizon."""
 
     config: StudyConfig
-    rate: times.Rate
     means: Mapping[tuple[str, str, int], Mapping[str, float]]  # (method, pattern, seed) -> metric -> mean
 
     @property
@@ -102,17 +99,9 @@ def comparisons(record: Record) -> list[Comparison]:
 def _study(record: Record, name: str) -> _Study:
     about, keys = record.studies[name], ["method", "pattern", "seed"]
     config = config_from_json(about["config"])
-    (rate,) = times.rates({name: about})
     runs = record.runs.filter(study=name).select(*keys, *METRICS)
     found = {tuple(row[key] for key in keys): row for row in runs.iter_rows(named=True)}
-    return _Study(config, rate, found)
-
-
-def _ratio(study: _Study, main: _Study) -> float:
-    """Time of an environment step relative to another study; NaN on another device or number of cores."""
-    ours, theirs = study.rate, main.rate
-    alike = (ours.device, ours.devices) == (theirs.device, theirs.devices)
-    return ours.seconds_per_step / theirs.seconds_per_step if alike else float("nan")
+    return _Study(config, found)
 
 
 def _compared(studies: Sequence[_Study], common: Collection[str]) -> Comparison | None:
@@ -145,9 +134,7 @@ def _compared(studies: Sequence[_Study], common: Collection[str]) -> Comparison 
     tested, rivals = contrasts(differences), []
     for at, (study, row, _, against) in enumerate(pairs):
         kind, label, numbers = _described(study, row, main)
-        rivals.append(
-            Rival(kind, label + against, numbers, {key: tested[at, key] for key in keys}, _ratio(study, main))
-        )
+        rivals.append(Rival(kind, label + against, numbers, {key: tested[at, key] for key in keys}))
     rivals.sort(key=lambda rival: KINDS.index(rival.kind))
     means = {key: float(np.nanmean(values)) for key, values in opponent.items()}
     return Comparison(main.config, constant.method.in_force.given["base"], means, rivals)
@@ -188,18 +175,18 @@ def _label(method: Method) -> str:
 
 
 def by_task(found: Sequence[Comparison]) -> str:
-    """A table per task with intervals, outcomes, chosen numbers and costs."""
+    """A table per task with intervals, outcomes and chosen numbers."""
     parts = []
     for comparison in found:
         config, keys = comparison.config, list(comparison.levels)
         head = [f"{METRICS[metric]}, {DRIFTS[drifting]}" for metric, drifting in keys]
         levels = [_text(level, "") for level in comparison.levels.values()]
-        body = [["SAC `fixed`, mean return", f"base {number(comparison.constant)}", *levels, "1.0"]]
+        body = [["SAC `fixed`, mean return", f"base {number(comparison.constant)}", *levels]]
         for rival in comparison.rivals:
             cells = [_interval(rival.contrasts[key]) for key in keys]
-            body.append([rival.label, rival.numbers, *cells, _cost([rival.cost])])
+            body.append([rival.label, rival.numbers, *cells])
         title = f"### Part H: `{config.task}`, {config.steps:,} steps"
-        parts.append(f"{title}\n\n*{_about([comparison])}*\n\n{markdown(['method', 'number', *head, 'cost'], body)}")
+        parts.append(f"{title}\n\n*{_about([comparison])}*\n\n{markdown(['method', 'number', *head], body)}")
     return "\n".join(parts)
 
 
@@ -217,9 +204,8 @@ def overview(found: Sequence[Comparison]) -> str:
         body = []
         for label in sorted(kinds, key=lambda name: KINDS.index(kinds[name])):
             cells = [_starred(rivals.get(label), drifting) for rivals in by_label]
-            costs = [rivals[label].cost for rivals in by_label if label in rivals]
-            body.append([label, *cells, _cost(costs)])
-        parts.append(markdown([words, *names, "cost"], body))
+            body.append([label, *cells])
+        parts.append(markdown([words, *names], body))
     empty = "" if all(rivals.keys() == kinds.keys() for rivals in by_label) else " An empty cell was not trained."
     return "\n".join([*parts, f"Read: evaluation / online; {_about(found)} A star is p < 0.05.{empty}\n"])
 
@@ -230,8 +216,8 @@ def _about(found: Sequence[Comparison]) -> str:
     return (
         f"mean return after the drift has begun, minus that of SAC with a tuned constant weight, {seeds} paired "
         "seeds. Online is the return earned in training. Tuned methods have one number, chosen from five on the first "
-        "tenth of runs without drift (robots: fifth), with other seeds. Outcomes are after Holm over all differences "
-        "of a task. Cost is the time of an environment step relative to SAC, where both had as many cores."
+        "tenth of runs without drift (robots: fifth), with other seeds; `fire_reset` acts later, so that it has the "
+        "number of `fixed`. Outcomes are after Holm over all differences of a task."
     )
 
 
@@ -250,9 +236,3 @@ def _starred(rival: Rival | None, drifting: bool) -> str:
     """Evaluation / online return."""
     own = [] if rival is None else [rival.contrasts[key] for key in rival.contrasts if key[1] == drifting]
     return " / ".join(_text(each.interval.value) + "*" * (each.outcome in DECIDED) for each in own)
-
-
-def _cost(costs: Sequence[float]) -> str:
-    """Costs as a number or a range; empty where devices differ."""
-    known = sorted({f"{cost:.1f}" for cost in costs if np.isfinite(cost)}, key=float)
-    return " to ".join(dict.fromkeys((known[0], known[-1]))) if known else ""

@@ -130,7 +130,7 @@ def _part(claim: Claim, evidence: Evidence, runs: Sequence[_Runs], pairs: set[Pa
     compared = tuple((label, _measure(claim, rows)) for label, rows in beside.items() if len(rows))
     measured, judged = _measure(claim, found), found.n_unique(["task", "carrier"])
     complete = judged >= SHARE * len(pairs) or not (claim.everywhere or claim.premise)
-    verdict, why = _verdict(claim, measured, complete)
+    verdict, why = verdict_on(claim, measured, complete)
     if left_out:
         why += f"; judged on {judged} of {len(pairs)} pairs of task and carrier; settings that do not count: {words}"
     reason = "" if verdict != UNDECIDED else POWER if complete else lead
@@ -162,7 +162,7 @@ def _scope(family: str, runs: pl.DataFrame, found: pl.DataFrame, claim: Claim) -
     return f"{family} ({'; '.join(parts)})" if parts else family
 
 
-def _verdict(claim: Claim, m: Measured, complete: bool) -> tuple[str, str]:
+def verdict_on(claim: Claim, m: Measured, complete: bool) -> tuple[str, str]:
     """The verdict on the settings that were measured, and its ground in words.
 
     Args:
@@ -170,7 +170,8 @@ def _verdict(claim: Claim, m: Measured, complete: bool) -> tuple[str, str]:
     """
     ends = [claim.sign * end for end in (m.low, m.high) if end is not None]
     side = "" if len(ends) < 2 else "claimed" if min(ends) > 0 else "other" if max(ends) < 0 else ""
-    short = len(ends) == 2 and claim.effect is not None and max(ends) < claim.sign * claim.effect
+    known = len(ends) == 2 and claim.effect is not None
+    short = known and max(ends) < claim.sign * claim.effect - claim.rounding
     cells = f"{m.better} better, {m.worse} worse, {m.undecided} undecided of {m.units}"
     words = {"claimed": "the difference is on the claimed side", "other": "the difference goes the other way"}
     zero = "the interval contains zero" + (", but not the paper's difference" if short else "")

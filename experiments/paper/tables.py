@@ -254,22 +254,26 @@ def counted(outcomes: Sequence[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
 
 
-def cells_of(setting: Setting, row: str, part: str, *, pinned: bool | None = None) -> dict[str, Contrast]:
+def cells_of(
+    setting: Setting, row: str, part: str, *, pinned: bool | None = None, drifting: bool | None = None
+) -> dict[str, Contrast]:
     """Contrasts of a row of the tables by pattern; for a tuned kappa of 1 those of published AES.
 
     Args:
       pinned: only where the schedule of the row is pinned, or only where its weight moves; by default both.
+      drifting: only the patterns that drift, or only runs without drift; by default both.
     """
     method = setting.methods.get(row if part == "tuned" else PUBLISHED)
     cells: Mapping[_Key, Contrast] = getattr(setting, part)
     row = PUBLISHED if row == TUNED and setting.methods.get(TUNED) == setting.methods[PUBLISHED] else row
     own = {pattern: each for (label, pattern), each in cells.items() if label == row}
-    return {at: each for at, each in own.items() if pinned in (None, (method, at) in setting.pinned)}
+    kinds = {at: (pinned in (None, (method, at) in setting.pinned), drifting in (None, at != STEADY)) for at in own}
+    return {at: each for at, each in own.items() if all(kinds[at])}
 
 
-def outcomes(setting: Setting, row: str, part: str, *, pinned: bool | None = None) -> list[str]:
+def outcomes(setting: Setting, row: str, part: str, **kinds: bool | None) -> list[str]:
     """Outcomes of `cells_of` a row."""
-    return [each.outcome for each in cells_of(setting, row, part, pinned=pinned).values()]
+    return [each.outcome for each in cells_of(setting, row, part, **kinds).values()]
 
 
 def overview(found: Sequence[Setting]) -> str:
@@ -299,13 +303,14 @@ _GROUPS = {
 
 
 def verdict(found: Sequence[Setting]) -> str:
-    """Outcomes over carriers, patterns and tasks at their longest horizon, apart for moving and pinned weights."""
+    """Outcomes under drift over carriers, patterns and tasks at their longest horizon, by moving and pinned weights."""
     body = []
     for words, (row, part) in CONTRASTS.items():
         line = [words]
         for pinned, robot in _GROUPS.values():
-            settings = (each for each in longest(found) if each.is_robot == robot)
-            chosen = [outcome for each in settings for outcome in outcomes(each, row, part, pinned=pinned)]
+            chosen = []
+            for setting in (each for each in longest(found) if each.is_robot == robot):
+                chosen += outcomes(setting, row, part, pinned=pinned, drifting=True)
             line.append(counted(chosen) or "none")
         body.append(line)
     return markdown(["AES", *_GROUPS], body)
@@ -320,13 +325,12 @@ def without_drift(runs: pl.DataFrame, task: str, carrier: str, preset: str = "qu
     return alone_without_drift(runs.filter(task=task, carrier=carrier, preset=preset, trained=False))
 
 
-def earned(runs: pl.DataFrame, curves: pl.DataFrame, steps: int) -> float | None:
-    """Mean return in the tenth of ``steps`` before them, over the runs that come within 2 % of them; None without."""
+def earned(runs: pl.DataFrame, curves: pl.DataFrame, steps: int) -> np.ndarray:
+    """Mean return in the tenth of ``steps`` before them, of every run that comes within 2 % of them, (runs,)."""
     enough = runs.filter(pl.col("steps") >= 0.98 * steps)
     late = pl.col("step").is_between((1 - WINDOW) * steps, steps, closed="right")
     window = curves.join(enough, on=RUN, how="semi").filter(late)
-    means = window.group_by(RUN).agg(pl.col("return_mean").mean())["return_mean"].to_numpy()
-    return float(means.mean()) if len(means) else None
+    return window.group_by(RUN, maintain_order=True).agg(pl.col("return_mean").mean())["return_mean"].to_numpy()
 
 
 def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
@@ -344,7 +348,7 @@ def reached(runs: pl.DataFrame, curves: pl.DataFrame) -> str:
         line = [f"`{task}` {agents.CARRIERS[carrier].label}" + f", preset `{preset}`" * (preset != "quick")]
         for steps in MILESTONES:
             ours = earned(trained, curves, steps)
-            text = "–" if ours is None else f"{ours:,.0f}"
+            text = f"{ours.mean():,.0f}" if len(ours) else "–"
             line.append(f"{text} ({public[steps]:,.0f})" if steps in public else text)
         body.append(line)
     return markdown(["ours (public)", *(f"{steps:,} steps" for steps in MILESTONES)], body)

@@ -16,8 +16,8 @@ from experiments.paper import audit
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.conditions import HORIZON, LOWER, NO_LOSS, PINNED, POWER, PREMISE, SPARSE
 from experiments.paper.design import TASKS
-from experiments.paper.evidence import CARRIERS, PATTERNS, Evidence, Side, expected
-from experiments.paper.judge import CONTRADICTED, REPRODUCED, VERDICTS, judge
+from experiments.paper.evidence import CARRIERS, PATTERNS, Evidence, Measured, Side, expected
+from experiments.paper.judge import CONTRADICTED, REPRODUCED, VERDICTS, judge, verdict_on
 from experiments.paper.learned import ZERO_ACTIONS, needed, steps_needed
 from experiments.paper.record import RESULTS, gather, record
 from experiments.report.page import render_html
@@ -141,6 +141,15 @@ def test_a_difference_on_the_other_side_contradicts_a_claim(tmp_path):
     assert found.families[0].verdict == CONTRADICTED
     assert "other way" in found.families[0].why
     assert found.families[0].scope == "toy (SAC)"
+
+
+@pytest.mark.parametrize(("low", "high", "verdict"), [(-0.01, 0.005, CONTRADICTED), (-0.015, 0.005, UNDECIDED)])
+def test_a_difference_that_the_rounding_of_the_paper_allows_contradicts_nothing(low, high, verdict):
+    claim = BY_KEY["H1"]  # 0.82 minus 0.84: from -0.03 to -0.01
+    assert (claim.effect, claim.rounding) == (pytest.approx(-0.02), pytest.approx(0.01))
+    counts = {"better": 0, "worse": 0, "undecided": 8, "no_data": 0, "within": 0, "beyond": 0, "fewest": 5}
+    measured = Measured(value=0.0, low=low, high=high, levels=(0.4, 0.4), **counts)
+    assert verdict_on(claim, measured, complete=True)[0] == verdict
 
 
 def test_a_claim_about_every_task_falls_with_one(tmp_path):
