@@ -272,8 +272,9 @@ class Study:
         from experiments.study.program import Plan, plan_of
         from experiments.study.train import train
 
-        start_jax(devices, None if out is None else Path(out))
-        place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out).expanduser()
+        place = None if out is None else Path(out).expanduser()
+        start_jax(devices, place)
+        place = place or Path(tempfile.mkdtemp(prefix="aesjax-"))
         plan = plan_of(self)
         added = missing(plan.config, place)
         if added or not (place / store.MANIFEST).exists():
@@ -294,9 +295,10 @@ class Study:
         from experiments.study.prepare import prepare
         from experiments.study.program import plan_of
 
-        start_jax(None)
+        place = None if folder is None else Path(folder).expanduser()
+        start_jax(None, place)
         plan = plan_of(self)
-        return "\n".join(forecast(plan, prepare(plan), seconds, None if folder is None else Path(folder)))
+        return "\n".join(forecast(plan, prepare(plan), seconds, place))
 
     def command(self, out: str | Path | None = None, config: "StudyConfig | None" = None) -> str:
         """The command line of the study; ``config`` as in `texts`.
