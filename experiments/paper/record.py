@@ -114,8 +114,8 @@ def record(folders: Sequence[Path], out: Path = GRID) -> None:
 
 def write(out: Path, curves: pl.DataFrame, studies: Mapping[str, Any], alone: pl.DataFrame) -> None:
     """Write curves, studies, and the scores of their runs with those that are stored ``alone``, without curves."""
+    runs = pl.concat([scores(curves, studies), alone], how="diagonal_relaxed")  # raises before a file is replaced
     store.write_rows(out / store.CURVES, curves)
-    runs = pl.concat([scores(curves, studies), alone], how="diagonal_relaxed")
     store.write_rows(out / RUNS, runs.with_columns(pl.col(pl.Float64).cast(pl.Float32)))
     store.write_json(out / STUDIES, studies)
 
