@@ -45,8 +45,8 @@ _LEVELS = ("weight_noise", "first_change", "before_change")
 _COLUMNS = ("study", "group", "family", "task", "preset", "steps", "trained", "channels", "carrier", "method",
             "definition", "pattern", "seed", "status", "gradient_steps", "floor", "untrained", *_METRICS,
             *_LEVELS)  # fmt: skip
-#: (study, task, carrier) -> the configuration of its runs.
-Configs = Mapping[tuple[str, str, str], StudyConfig]
+#: (record, study, task, carrier) -> the configuration of its runs.
+Configs = Mapping[tuple[str, str, str, str], StudyConfig]
 
 
 class Record(NamedTuple):
@@ -134,14 +134,14 @@ def gather(places: Sequence[Path]) -> Gathered:
     folders = list(dict.fromkeys(folder for place in places for folder in _folders(place)))
     records = [folder for folder in folders if (folder / STUDIES).exists()]
     frames: list[pl.DataFrame] = []
-    studies: dict[str, Any] = {}
+    studies: dict[tuple[str, str], Any] = {}  # (record, name) -> its configuration and conditions
     for folder in records:
         stored = read(folder)
         # Rows without curves, of which only scores are stored, are no evidence.
         whole = [name for name, study in stored.studies.items() if _is_evidence(study["config"])]
         rows = stored.runs.filter(pl.col("study").is_in(whole))
         frames.append(rows.with_columns(record=pl.lit(folder.as_posix())))
-        studies |= stored.studies
+        studies |= {(folder.as_posix(), name): study for name, study in stored.studies.items()}
     loaded: dict[str, Any] = {}
     curves: list[pl.DataFrame] = []
     for folder in (folder for folder in folders if folder not in records):
@@ -153,7 +153,7 @@ def gather(places: Sequence[Path]) -> Gathered:
         frames.append(scores(pl.concat(curves, how="diagonal_relaxed"), loaded).with_columns(record=pl.lit("")))
     columns = [*_COLUMNS, "record"]
     runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=columns)
-    studies |= loaded
+    studies |= {("", name): study for name, study in loaded.items()}
     rates = times.rates(studies, ("task", "carrier"))
     seconds = {(rate.task, rate.carrier): rate.seconds_per_step for rate in rates}
     return Gathered(runs, _configs(studies), seconds)
@@ -164,13 +164,13 @@ def _is_evidence(config: Mapping[str, Any]) -> bool:
     return not config.get("observe") and not config.get("horizon")
 
 
-def _configs(studies: Mapping[str, Any]) -> Configs:
-    configs: dict[tuple[str, str, str], StudyConfig] = {}
-    for name, study in studies.items():
+def _configs(studies: Mapping[tuple[str, str], Any]) -> Configs:
+    configs: dict[tuple[str, str, str, str], StudyConfig] = {}
+    for (place, name), study in studies.items():
         for data in originals(study["config"]):
             config = config_from_json(data)
             for carrier in config.carriers:
-                configs[name, config.task, carrier] = config
+                configs[place, name, config.task, carrier] = config
     return configs
 
 
