@@ -362,7 +362,8 @@ class Results:
     def replay(self, *methods: Method | str) -> "pl.DataFrame":
         """Entropy weights that other methods would set from the recorded proxies; nothing is trained.
 
-        The recorded agents do not react to the weights, so a replay has no returns. A row per recorded run and method:
+        The recorded agents do not react to the weights, so a replay has no returns. A method that reads a quantile is
+        replayed on the runs that measured it at its level. A row per recorded run and method:
 
           family, task, method, carrier, schedule, variant, pattern, seed: the run.
           replayed: name of the method in tables.
@@ -387,7 +388,8 @@ class Results:
         for method in parse_objects(methods):
             share, carrier = replay.share_of_method(study, method), method.carrier.name
             rows, stride = study.streams.filter(carrier=carrier), study.strides[carrier]
-            if reason := replay.obstacle(share, method, replay.proxies_in(rows)):
+            rows = replay.measured_for(study, share, method, rows)
+            if reason := replay.obstacle(share, method, rows):
                 raise ValueError(f"'{share.rows[0].rule}' cannot be replayed on carrier '{carrier}': {reason}")
             result, skipped = replay.replay_runs(share, method, rows, stride)
             samples = skipped + result.weight.shape[1]
