@@ -103,7 +103,10 @@ class TuningPlan:
                 "as return"
             )
         first = config.onset or 1.0 / config.segments * (1.0 if config.changes == EVEN else SHORTEST)
-        begins = first if {"changes", "recovery"} & {*metric.needs} else config.onset if metric.under_drift else 0.0
+        begins = config.onset if metric.under_drift else 0.0
+        late = metric.under_drift and any(known[name].jumps for name in compared)  # nominal before the first change
+        if late or {"changes", "recovery"} & {*metric.needs}:
+            begins = first
         if self.shares[0] <= begins:
             raise ValueError(
                 f"{text} needs trials that see the drift change, which it does not in the first {100 * begins:.3g} % "
