@@ -16,7 +16,7 @@ import polars as pl
 
 from experiments.measure.catalog import CATALOG, run_metrics
 from experiments.measure.curves import Value
-from experiments.measure.study import RecordedRun, load_study, originals
+from experiments.measure.study import MERGED, RecordedRun, load_study, originals
 from experiments.paper import times
 from experiments.study import store
 from experiments.study.codec import decode, encode
@@ -276,7 +276,7 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
     changes = reduce(store.merged, (each.get("changes", {}) for each in of), {})
     manifest = {"runs": unfinished, "floors": of[0]["floors"] or {}, "patterns": patterns, "changes": changes}
     rows = pl.concat(frames, how="diagonal_relaxed")
-    study = load_study(rows, {**first, "merged": configs}, manifest)
+    study = load_study(rows, {**first, MERGED: configs}, manifest)
     same = {
         "group": group[0][0],
         "task": task,

@@ -16,7 +16,7 @@ from experiments.measure.catalog import FALLBACK, MAIN, Metric, catalogue, order
 from experiments.measure.comparisons import ACTED, Cells, detectable, draw_interval, paired, scopes
 from experiments.measure.remarks import remarks
 from experiments.measure.stats import holm
-from experiments.measure.study import LOGS, STEADY, RecordedStudy, axes_of, load_study, with_numbers
+from experiments.measure.study import LOGS, MERGED, STEADY, RecordedStudy, axes_of, load_study, originals, with_numbers
 from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
@@ -104,9 +104,10 @@ class Results:
         """
         from experiments.report.merge import join_studies
 
-        joined = [study if isinstance(study, Results) else cls.open(study) for study in studies]
-        require(len(joined) > 0, "studies", "one or more results or folders", studies)
-        custom = dict.fromkeys(metric for results in joined for metric in results._custom)
+        given = [study if isinstance(study, Results) else cls.open(study) for study in studies]
+        require(len(given) > 0, "studies", "one or more results or folders", studies)
+        custom = dict.fromkeys(metric for results in given for metric in results._custom)
+        joined = [each for results in given for each in results._joined or (results,)]
         return cls(join_studies([results._files for results in joined]), joined=joined, metrics=custom)
 
     @property
@@ -116,9 +117,21 @@ class Results:
         return self._files.directory
 
     @cached_property
+    def _plans(self) -> list[Plan]:
+        """Plans of the study, or of all joined ones; of an opened folder objects are those at hand, and unchecked."""
+        if self._joined:
+            return [plan for results in self._joined for plan in results._plans]
+        if self._known is not None:
+            return [self._known]
+        return [Plan(read_config(self.directory, each, self._objects)) for each in originals(self._files.config)]
+
+    @property
     def _plan(self) -> Plan:
-        """The study's plan; of an opened folder its objects are those at hand, and it is not checked."""
-        return self._known or Plan(read_config(self.directory, self._files.config, self._objects))
+        if len(self._plans) > 1:
+            raise ValueError(
+                f"results of {len(self._plans)} joined studies have no single configuration; open one study"
+            )
+        return self._plans[0]
 
     @property
     def config(self) -> StudyConfig:
@@ -200,9 +213,9 @@ class Results:
 
     def _rows(self) -> Iterator[tuple[StudyConfig, Row]]:
         """Rows of the study, or of all joined studies, with their configuration."""
-        for results in self._joined or (self,):
-            for row in results._plan.rows:
-                yield results.config, row
+        for plan in self._plans:
+            for row in plan.rows:
+                yield plan.config, row
 
     def compare(
         self,
@@ -445,7 +458,8 @@ class Results:
         if self._files.frames:
             kind = f"Results.join of {len(self._joined)} studies" if self._joined else "Results of logs"
             return f"{kind}: {runs} runs on {config['task']}"
-        return f"Results({str(self.directory)!r}): {runs} runs of {config['steps']:,} steps on {config['task']}"
+        steps = "" if MERGED in config else f" of {config['steps']:,} steps"  # joined tasks differ in them
+        return f"Results({str(self.directory)!r}): {runs} runs{steps} on {config['task']}"
 
     def _repr_html_(self) -> str:
         from html import escape
