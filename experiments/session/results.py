@@ -227,11 +227,11 @@ class Results:
         """Paired differences of two methods at equal seeds, a row per pattern; of joined families a row per family too.
 
         Columns: family (if there are several), metric, pattern, pairs, difference (method minus opponent), low and high
-        (95 % interval: Student's t below ten pairs, else bootstrap), p (paired t test), p_holm (over all rows),
+        (95 % interval: Student's t below ten pairs, else bootstrap), p (paired t test), p_holm (over all tests),
         detectable (smallest difference that is detected with probability 0.8), detectable_share (of the agent's gain
         over random actions without drift; NaN in other units), and outcome, of
         `experiments.measure.comparisons.outcome_of`. A ratio by a denominator that is not clearly positive has the
-        outcome null, and is no test of Holm's correction.
+        outcome null. Neither such a ratio nor a row with fewer than five seeds is a test of Holm's correction.
 
         Args:
           method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", where a
@@ -271,7 +271,7 @@ class Results:
             reference = row.denominator == "reference"
             hint = "; nAUC needs runs of SAC on the pattern steady, metric='return' does not" if reference else ""
             raise ValueError(f"no pairs of runs of {method} and {opponent} have a value of {label!r}{hint}")
-        adjusted = holm([np.nan if pair.flag else pair.p for pair in pairs])
+        adjusted = holm([pair.p if pair.is_test else np.nan for pair in pairs])
         rows = []
         for pair, p, first in zip(pairs, adjusted, compared, strict=True):
             smallest = detectable(pair.by_seed, int(np.isfinite(adjusted).sum()))
