@@ -17,13 +17,12 @@ from experiments.measure.study import REFERENCE, STEADY, RecordedStudy, load_stu
 from experiments.session.results import Results, metric_named
 from experiments.study.config import StudyConfig, configured, evaluations_until
 from experiments.study.method import Method, find
+from experiments.study.process import JUDGED, TRIALS
 from experiments.study.program import Row, identity, label_of, rows_of
 from experiments.study.text import parse_objects, parse_seeds, parse_shares, parse_sweep
 
 if TYPE_CHECKING:
     import polars as pl
-
-TRIALS, JUDGED = "trials", "study"  # folders in a tuning's folder
 
 
 class Trial(NamedTuple):
