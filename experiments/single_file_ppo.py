@@ -208,6 +208,9 @@ def evaluate(config, agent, env, clock, key):
 
 def check(config):
     """Raise UnknownNameError or ValueError, one sentence, for invalid options."""
+    for name in ("steps", "num_envs", "rollout", "epochs", "minibatches", "seeds", "evaluations", "episodes"):
+        if (count := getattr(config, name)) < 1:
+            raise ValueError(f"{name} must be at least 1; got {count}")
     size = config.num_envs * config.rollout
     if size % config.minibatches or size == config.minibatches:  # one row has no standard deviation
         limits = f"divide the {size} transitions of a rollout into parts of at least 2"

@@ -168,6 +168,9 @@ def evaluate(config, agent, env, clock, key):
 
 def check(config):
     """Raise UnknownNameError or ValueError, one sentence, for invalid options."""
+    for name in ("steps", "num_envs", "batch", "seeds", "evaluations", "episodes"):
+        if (count := getattr(config, name)) < 1:
+            raise ValueError(f"{name} must be at least 1; got {count}")
     if config.steps % (config.num_envs * config.evaluations):
         unit = f"{config.num_envs} environments x {config.evaluations} evaluations"
         raise ValueError(f"steps must be a multiple of {unit}; got {config.steps}")

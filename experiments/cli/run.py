@@ -105,6 +105,7 @@ def train(
       facts: further facts for the manifest.
     """
     from experiments.study import store
+    from experiments.study.config import USUAL
     from experiments.study.folder import begun, check_place, claim, missing, place_of
     from experiments.study.program import Plan, plan_of
 
@@ -116,7 +117,8 @@ def train(
             os.environ[PYTHON] = str(runtime.sim_python)
         if out is None and runtime.resume:
             raise ValueError("--resume continues the study in --out; name its folder")
-        task = str("toy" if study is None else study.protocol or study.task).replace(":", "-").replace("/", "-")
+        given = None if study is None else study.protocol or study.task
+        task = str(given or USUAL["task"]).replace(":", "-").replace("/", "-")
         out = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task}"
         start_jax(runtime.devices, out if runtime.resume else None)
         plan = Plan(begun(out)) if study is None else plan_of(study)

@@ -11,7 +11,7 @@ import tyro
 from experiments.cli import run
 from experiments.cli.errors import DIVERGED, DONE, refusing
 from experiments.session.study import Study, TuneOptions, in_words
-from experiments.study.process import start_jax
+from experiments.study.process import JUDGED, TRIALS, start_jax
 
 if TYPE_CHECKING:
     from experiments.session.tuning import TuningPlan
@@ -35,7 +35,7 @@ def execute(options: Tune) -> int:
         runtime = options.runtime
         start_jax(runtime.devices, runtime.out if runtime.resume else None)
         from experiments.report.live import check_tensorboard
-        from experiments.session.tuning import JUDGED, TRIALS, TuningPlan
+        from experiments.session.tuning import TuningPlan
         from experiments.study import store
 
         plan = TuningPlan(run.study_of(options), options.tuning)

@@ -166,6 +166,11 @@ class Paired(NamedTuple):
         d = self.difference
         return np.mean(d[:, np.all(np.isfinite(d), axis=0)], axis=0)
 
+    @property
+    def is_test(self) -> bool:
+        """Whether Holm's correction counts the comparison: it has data, and is no ratio without a verdict."""
+        return len(self.by_seed) >= ENOUGH and not self.flag
+
     def outcome(self, p: float, *, lower_is_better: bool = False) -> str:
         """Outcome at a p-value after Holm's correction."""
         about = {"gain": self.gain, "equal": self.equal, "lower_is_better": lower_is_better}
@@ -260,7 +265,7 @@ def comparisons(
                 note += f";{pair.flag}" if pair.flag else ""
                 note += f";{EQUAL}" if kind == "paired" and pair.equal else ""
                 name, ends = f"{kind}:{metric.name}{suffix}", stats.numbers(interval)
-                count = len(pair.by_seed) if kind == DETECTABLE else pair.pairs
+                count = len(pair.by_seed) if kind in ("p", DETECTABLE) else pair.pairs
                 head = ("method", scope.family, scope.task, method, pattern, None, name)
                 yield TidyRow(*head, *ends, count, total, reason, note)
 
@@ -298,8 +303,8 @@ def without_verdict(flag: str) -> bool:
 
 def with_holm(rows: list[TidyRow], asides: Collection[str] = ()) -> list[TidyRow]:
     """Append ``p_holm`` rows, adjusted within one metric and kind of opponent over all tasks (family rows: all
-    families); ``detectable`` becomes that of Holm's first step. A ratio without a verdict is no test of its group, and
-    its ``p_holm`` is NaN.
+    families); ``detectable`` becomes that of Holm's first step. A ratio without a verdict and a comparison without
+    data (fewer than `ENOUGH` seeds) are no tests of their group, and their ``p_holm`` is NaN.
 
     Args:
       rows: of `comparisons`.
@@ -314,13 +319,17 @@ def with_holm(rows: list[TidyRow], asides: Collection[str] = ()) -> list[TidyRow
     adjusted = [row for row in rows if not row.metric.startswith(f"{DETECTABLE}:")]
     for (kind, name, *_), group in groups.items():
         if kind == "p":
-            values = [NAN if without_verdict(row.flag) else row.value for row in group]
+            values = [row.value if _is_test(row) else NAN for row in group]
             for row, p in zip(group, stats.holm(values), strict=True):
                 adjusted.append(row._replace(metric=f"p_holm:{name}", value=float(p)))
         else:
-            tests = sum(np.isfinite(row.value) and not without_verdict(row.flag) for row in group)
+            tests = sum(np.isfinite(row.value) and _is_test(row) for row in group)
             adjusted += [row._replace(value=_corrected(row.value, row.n_valid, tests)) for row in group]
     return adjusted
+
+
+def _is_test(row: TidyRow) -> bool:
+    return row.n_valid >= ENOUGH and not without_verdict(row.flag)
 
 
 def detectable(differences: np.ndarray, tests: int = 1) -> float:
@@ -399,7 +408,7 @@ class Contrast(NamedTuple):
     """A paired difference of a table."""
 
     interval: stats.Interval  # 95 %, of the mean difference, by t over seeds
-    p: float  # of the paired t test, after Holm over the table
+    p: float  # of the paired t test, after Holm over the table; NaN for fewer than `ENOUGH` seeds
     outcome: str  # one of `OUTCOMES`
     detectable: float  # smallest difference that is detected with probability 0.8, in the same unit
     gain: float  # of the agent without drift, in the same unit; NaN without one
@@ -416,14 +425,15 @@ def contrasts(
     gain: Mapping[Any, float] | float = NAN,
     equal: Collection[Any] = (),
 ) -> dict[Any, Contrast]:
-    """Contrasts of a table of paired differences (higher is better), with Holm's correction over the table.
+    """Contrasts of a table of paired differences (higher is better), with Holm's correction over those with data.
 
     Args:
       differences: cell -> (n,) over seeds, NaN where a run is missing.
       gain: of the agent without drift, in the unit of the differences.
       equal: cells of two methods that acted as constants of equal weight.
     """
-    adjusted = stats.holm([stats.paired_t_p(d) for d in differences.values()])
+    tested = (d if np.isfinite(d).sum() >= ENOUGH else np.zeros(0) for d in differences.values())
+    adjusted = stats.holm([stats.paired_t_p(d) for d in tested])
     tests, results = int(np.isfinite(adjusted).sum()), dict[Any, Contrast]()
     for (key, d), p in zip(differences.items(), adjusted, strict=True):
         interval, seeds = stats.t_interval(d), int(np.isfinite(d).sum())

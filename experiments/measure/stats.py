@@ -78,7 +78,7 @@ def percentile_interval(value: float, replicates: np.ndarray, n: int) -> Interva
     Args:
       value: the statistic on the study itself.
       replicates: (B,); undefined replicates are excluded, and there is no interval if they exceed 5 %.
-      n: seeds per task, at least 1; with one seed the interval is not stretched.
+      n: runs of the task and method with fewest, at least 1; with one run the interval is not stretched.
     """
     valid = replicates[np.isfinite(replicates)]
     if not np.isfinite(value) or n < 1 or valid.size < (1 - _MAX_UNDEFINED) * replicates.size:
@@ -100,12 +100,12 @@ def bootstrap_interval(
     present = np.any(np.isfinite(stack), axis=0)  # seeds present in any array come first, per task
     order, sizes = np.argsort(~present, axis=-1, kind="stable"), np.sum(present, axis=-1).tolist()
     arrays = [np.take_along_axis(a, order, axis=-1) for a in stack]
-    kept = [size for size in sizes if size]
+    finite = np.sum(np.isfinite(stack), axis=-1)  # runs of every array and task
     value = float(statistic(*arrays))
-    if not kept or not np.isfinite(value):
+    if not finite.any() or not np.isfinite(value):
         return Interval(value, float("nan"), float("nan"))
     values = bootstrap(arrays, statistic, draw_resamples(rng, sizes, replicates))
-    return percentile_interval(value, values, min(kept))
+    return percentile_interval(value, values, int(finite[finite > 0].min()))
 
 
 def paired_differences(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -168,7 +168,7 @@ def pairs_for(difference: float, tests: int = 1) -> int:
     """Smallest number of pairs with which a difference, in standard deviations, is `detectable`.
 
     >>> pairs_for(1.68), pairs_for(0.5, 6)
-    (6, 55)
+    (6, 52)
     """
     return bisect_left(range(_MOST), True, lo=2, key=lambda pairs: detectable(pairs, tests) <= difference)
 

@@ -24,6 +24,7 @@ OPTIONAL = (
     *(f"return_{where}" for where in ("nominal", "previous", "next", "low", "high")),
 )
 SUMMED = ("refreshes", "gradient_steps")  # columns of some studies whose sums are metrics
+MERGED = "merged"  # field of a merged config with the original ones
 LOGS = "logs"  # family of runs of other trainers, and field of their config
 OFF_GRID = "off_grid"  # problem of a run that lacks evaluations of the task's other runs
 NAN = float("nan")
@@ -216,7 +217,7 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
 
 def originals(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The configurations of which a merged one consists; of another one itself."""
-    return config.get("merged") or [config]
+    return config.get(MERGED) or [config]
 
 
 def _definitions(config: Mapping[str, Any]) -> "tuple[dict[str, Method], set[str]]":

@@ -119,7 +119,8 @@ class Evidence:
         self._methods: dict[tuple[int, str], dict[Any, str]] = {}  # (rank, carrier) -> identity -> name
         self._named: dict[tuple[int, str, str], str | None] = {}  # (rank, carrier, as typed) -> name, as asked before
         for row in self.runs.unique(["rank", "method"], maintain_order=True).rows(named=True):
-            cell, config = (row["rank"], row["label"]), configs[row["study"], row["task"], row["carrier"]]
+            cell = (row["rank"], row["label"])
+            config = configs[row["record"], row["study"], row["task"], row["carrier"]]
             self.configs.setdefault(cell, config)
             key = identity(config, method_of(row["definition"]))
             self._methods.setdefault(cell, {}).setdefault(key, row["method"])

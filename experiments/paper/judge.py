@@ -122,12 +122,14 @@ def _part(claim: Claim, evidence: Evidence, runs: Sequence[_Runs], pairs: set[Pa
     found = first.values(claim, evidence, claim.metric, pairs)
     if found.is_empty() or (claim.against and found["task"].is_in(claim.against).n_unique() < 2):
         return Part(scope, UNDECIDED, f"nothing to judge it by; settings that do not count: {words}", lead, left_out)
-    beside = {}
-    for label, metric in _companions(claim.metric).items():
-        beside[label] = first.values(claim, evidence, metric, pairs)
+    companions = _companions(claim.metric).items()
+    beside = [(label, first.values(claim, evidence, metric, pairs)) for label, metric in companions]
+    names = Counter(Path(other.record).name for other in others)
     for other in others:
-        beside[Path(other.record).name or "studies"] = other.values(claim, evidence, claim.metric, pairs)
-    compared = tuple((label, _measure(claim, rows)) for label, rows in beside.items() if len(rows))
+        name = Path(other.record).name
+        label = name if names[name] == 1 else other.record
+        beside.append((label or "studies", other.values(claim, evidence, claim.metric, pairs)))
+    compared = tuple((label, _measure(claim, rows)) for label, rows in beside if len(rows))
     measured, judged = _measure(claim, found), found.n_unique(["task", "carrier"])
     complete = judged >= SHARE * len(pairs) or not (claim.everywhere or claim.premise)
     verdict, why = verdict_on(claim, measured, complete)

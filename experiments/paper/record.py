@@ -16,7 +16,7 @@ import polars as pl
 
 from experiments.measure.catalog import CATALOG, run_metrics
 from experiments.measure.curves import Value
-from experiments.measure.study import RecordedRun, load_study, originals
+from experiments.measure.study import MERGED, RecordedRun, load_study, originals
 from experiments.paper import times
 from experiments.study import store
 from experiments.study.codec import decode, encode
@@ -45,8 +45,8 @@ _LEVELS = ("weight_noise", "first_change", "before_change")
 _COLUMNS = ("study", "group", "family", "task", "preset", "steps", "trained", "channels", "carrier", "method",
             "definition", "pattern", "seed", "status", "gradient_steps", "floor", "untrained", *_METRICS,
             *_LEVELS)  # fmt: skip
-#: (study, task, carrier) -> the configuration of its runs.
-Configs = Mapping[tuple[str, str, str], StudyConfig]
+#: (record, study, task, carrier) -> the configuration of its runs.
+Configs = Mapping[tuple[str, str, str, str], StudyConfig]
 
 
 class Record(NamedTuple):
@@ -114,8 +114,8 @@ def record(folders: Sequence[Path], out: Path = GRID) -> None:
 
 def write(out: Path, curves: pl.DataFrame, studies: Mapping[str, Any], alone: pl.DataFrame) -> None:
     """Write curves, studies, and the scores of their runs with those that are stored ``alone``, without curves."""
+    runs = pl.concat([scores(curves, studies), alone], how="diagonal_relaxed")  # raises before a file is replaced
     store.write_rows(out / store.CURVES, curves)
-    runs = pl.concat([scores(curves, studies), alone], how="diagonal_relaxed")
     store.write_rows(out / RUNS, runs.with_columns(pl.col(pl.Float64).cast(pl.Float32)))
     store.write_json(out / STUDIES, studies)
 
@@ -134,14 +134,14 @@ def gather(places: Sequence[Path]) -> Gathered:
     folders = list(dict.fromkeys(folder for place in places for folder in _folders(place)))
     records = [folder for folder in folders if (folder / STUDIES).exists()]
     frames: list[pl.DataFrame] = []
-    studies: dict[str, Any] = {}
+    studies: dict[tuple[str, str], Any] = {}  # (record, name) -> its configuration and conditions
     for folder in records:
         stored = read(folder)
         # Rows without curves, of which only scores are stored, are no evidence.
         whole = [name for name, study in stored.studies.items() if _is_evidence(study["config"])]
         rows = stored.runs.filter(pl.col("study").is_in(whole))
         frames.append(rows.with_columns(record=pl.lit(folder.as_posix())))
-        studies |= stored.studies
+        studies |= {(folder.as_posix(), name): study for name, study in stored.studies.items()}
     loaded: dict[str, Any] = {}
     curves: list[pl.DataFrame] = []
     for folder in (folder for folder in folders if folder not in records):
@@ -153,7 +153,7 @@ def gather(places: Sequence[Path]) -> Gathered:
         frames.append(scores(pl.concat(curves, how="diagonal_relaxed"), loaded).with_columns(record=pl.lit("")))
     columns = [*_COLUMNS, "record"]
     runs = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=columns)
-    studies |= loaded
+    studies |= {("", name): study for name, study in loaded.items()}
     rates = times.rates(studies, ("task", "carrier"))
     seconds = {(rate.task, rate.carrier): rate.seconds_per_step for rate in rates}
     return Gathered(runs, _configs(studies), seconds)
@@ -164,13 +164,13 @@ def _is_evidence(config: Mapping[str, Any]) -> bool:
     return not config.get("observe") and not config.get("horizon")
 
 
-def _configs(studies: Mapping[str, Any]) -> Configs:
-    configs: dict[tuple[str, str, str], StudyConfig] = {}
-    for name, study in studies.items():
+def _configs(studies: Mapping[tuple[str, str], Any]) -> Configs:
+    configs: dict[tuple[str, str, str, str], StudyConfig] = {}
+    for (place, name), study in studies.items():
         for data in originals(study["config"]):
             config = config_from_json(data)
             for carrier in config.carriers:
-                configs[name, config.task, carrier] = config
+                configs[place, name, config.task, carrier] = config
     return configs
 
 
@@ -276,7 +276,7 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
     changes = reduce(store.merged, (each.get("changes", {}) for each in of), {})
     manifest = {"runs": unfinished, "floors": of[0]["floors"] or {}, "patterns": patterns, "changes": changes}
     rows = pl.concat(frames, how="diagonal_relaxed")
-    study = load_study(rows, {**first, "merged": configs}, manifest)
+    study = load_study(rows, {**first, MERGED: configs}, manifest)
     same = {
         "group": group[0][0],
         "task": task,

@@ -48,13 +48,13 @@ class Cost(NamedTuple):
     gpu_hours: float
 
 
-def rates(studies: Mapping[str, Any], fields: Sequence[str] = ("task", "carrier", "device", "devices")) -> list[Rate]:
+def rates(studies: Mapping[Any, Any], fields: Sequence[str] = ("task", "carrier", "device", "devices")) -> list[Rate]:
     """For each task, carrier and device the rate in the study with the most runs times steps.
 
     Studies of several tasks are left out, because their times are not stored by task.
 
     Args:
-      studies: contents of a record's `grid.json`: name -> configuration and manifest.
+      studies: as in a record's `grid.json`, configuration and manifest by name or another key.
       fields: fields of `Rate` of which each combination has one row.
     """
     largest: dict[tuple[Any, ...], Rate] = {}

@@ -11,7 +11,6 @@ from aesjax.compiling import jit
 from aesjax.schedules import DriftProxy
 from aesjax.schedules import calibration as cal
 from agents import OnPolicyCarrier
-from envs import pattern_index
 from envs.drift import draw
 from envs.world import DriftData
 from experiments.report.cells import NONE
@@ -106,6 +105,7 @@ def _traces(share: Share, rows: "pl.DataFrame", key: str) -> list[Trace]:
     """The runs of one method."""
     config, world, agent = share.config, share.learner.world, share.learner.agent
     count, total, interval = config.evaluations, world.total, share.learner.sizes.interval
+    index = {name: i for i, name in enumerate(world.patterns)}
     # Vector steps per group of updates, and updates per group: one step, or a rollout.
     length, ticks = 1, 1
     if isinstance(agent, OnPolicyCarrier):
@@ -125,7 +125,7 @@ def _traces(share: Share, rows: "pl.DataFrame", key: str) -> list[Trace]:
             label = ", ".join(str(row[name]) for name in ("method", "pattern", "seed"))
             raise ValueError(f"the proxy of {label} is not finite everywhere")
         drawn = np.uint32(row["seed"] if config.drift_seed is None else config.drift_seed)
-        moved = np.asarray(path(np.int32(pattern_index(row["pattern"])), drawn), np.float64)
+        moved = np.asarray(path(np.int32(index[row["pattern"]]), drawn), np.float64)
         # Vector steps of the environment up to the end of a sample's updates.
         done = -(-np.arange(1, len(samples) + 1) * (interval // length) // each) * length
         drift = np.diff(np.concatenate([[0.0], np.cumsum(moved)])[done], prepend=0.0)

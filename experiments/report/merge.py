@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aesjax.typed import require
-from experiments.measure.study import originals
+from experiments.measure.study import MERGED, originals
 from experiments.study import store
 from experiments.study.folder import writing
 from experiments.study.store import open_results, write_manifest
@@ -55,7 +55,7 @@ def join_studies(studies: Sequence[store.Results]) -> store.Results:
     configs = [config for _, config in parts]
     steps = {config["task"]: config["steps"] for config in configs}
     config = {k: v for k, v in configs[0].items() if all(other.get(k) == v for other in configs)}
-    config |= {"task": ",".join(steps), "steps": steps, "merged": configs}
+    config |= {"task": ",".join(steps), "steps": steps, MERGED: configs}
     manifest = {k: v for k, v in manifests[0].items() if all(other.get(k) == v for other in manifests)}
     for name in ("floors", "oracle", "inert", "changes"):
         manifest[name] = {}

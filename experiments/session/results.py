@@ -16,7 +16,7 @@ from experiments.measure.catalog import FALLBACK, MAIN, Metric, catalogue, order
 from experiments.measure.comparisons import ACTED, Cells, detectable, draw_interval, paired, scopes
 from experiments.measure.remarks import remarks
 from experiments.measure.stats import holm
-from experiments.measure.study import LOGS, STEADY, RecordedStudy, axes_of, load_study, with_numbers
+from experiments.measure.study import LOGS, MERGED, STEADY, RecordedStudy, axes_of, load_study, originals, with_numbers
 from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
@@ -104,9 +104,10 @@ class Results:
         """
         from experiments.report.merge import join_studies
 
-        joined = [study if isinstance(study, Results) else cls.open(study) for study in studies]
-        require(len(joined) > 0, "studies", "one or more results or folders", studies)
-        custom = dict.fromkeys(metric for results in joined for metric in results._custom)
+        given = [study if isinstance(study, Results) else cls.open(study) for study in studies]
+        require(len(given) > 0, "studies", "one or more results or folders", studies)
+        custom = dict.fromkeys(metric for results in given for metric in results._custom)
+        joined = [each for results in given for each in results._joined or (results,)]
         return cls(join_studies([results._files for results in joined]), joined=joined, metrics=custom)
 
     @property
@@ -116,9 +117,21 @@ class Results:
         return self._files.directory
 
     @cached_property
+    def _plans(self) -> list[Plan]:
+        """Plans of the study, or of all joined ones; of an opened folder objects are those at hand, and unchecked."""
+        if self._joined:
+            return [plan for results in self._joined for plan in results._plans]
+        if self._known is not None:
+            return [self._known]
+        return [Plan(read_config(self.directory, each, self._objects)) for each in originals(self._files.config)]
+
+    @property
     def _plan(self) -> Plan:
-        """The study's plan; of an opened folder its objects are those at hand, and it is not checked."""
-        return self._known or Plan(read_config(self.directory, self._files.config, self._objects))
+        if len(self._plans) > 1:
+            raise ValueError(
+                f"results of {len(self._plans)} joined studies have no single configuration; open one study"
+            )
+        return self._plans[0]
 
     @property
     def config(self) -> StudyConfig:
@@ -200,9 +213,9 @@ class Results:
 
     def _rows(self) -> Iterator[tuple[StudyConfig, Row]]:
         """Rows of the study, or of all joined studies, with their configuration."""
-        for results in self._joined or (self,):
-            for row in results._plan.rows:
-                yield results.config, row
+        for plan in self._plans:
+            for row in plan.rows:
+                yield plan.config, row
 
     def compare(
         self,
@@ -214,11 +227,11 @@ class Results:
         """Paired differences of two methods at equal seeds, a row per pattern; of joined families a row per family too.
 
         Columns: family (if there are several), metric, pattern, pairs, difference (method minus opponent), low and high
-        (95 % interval: Student's t below ten pairs, else bootstrap), p (paired t test), p_holm (over all rows),
+        (95 % interval: Student's t below ten pairs, else bootstrap), p (paired t test), p_holm (over all tests),
         detectable (smallest difference that is detected with probability 0.8), detectable_share (of the agent's gain
         over random actions without drift; NaN in other units), and outcome, of
         `experiments.measure.comparisons.outcome_of`. A ratio by a denominator that is not clearly positive has the
-        outcome null, and is no test of Holm's correction.
+        outcome null. Neither such a ratio nor a row with fewer than five seeds is a test of Holm's correction.
 
         Args:
           method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", where a
@@ -258,7 +271,7 @@ class Results:
             reference = row.denominator == "reference"
             hint = "; nAUC needs runs of SAC on the pattern steady, metric='return' does not" if reference else ""
             raise ValueError(f"no pairs of runs of {method} and {opponent} have a value of {label!r}{hint}")
-        adjusted = holm([np.nan if pair.flag else pair.p for pair in pairs])
+        adjusted = holm([pair.p if pair.is_test else np.nan for pair in pairs])
         rows = []
         for pair, p, first in zip(pairs, adjusted, compared, strict=True):
             smallest = detectable(pair.by_seed, int(np.isfinite(adjusted).sum()))
@@ -362,7 +375,8 @@ class Results:
     def replay(self, *methods: Method | str) -> "pl.DataFrame":
         """Entropy weights that other methods would set from the recorded proxies; nothing is trained.
 
-        The recorded agents do not react to the weights, so a replay has no returns. A row per recorded run and method:
+        The recorded agents do not react to the weights, so a replay has no returns. A method that reads a quantile is
+        replayed on the runs that measured it at its level. A row per recorded run and method:
 
           family, task, method, carrier, schedule, variant, pattern, seed: the run.
           replayed: name of the method in tables.
@@ -387,7 +401,8 @@ class Results:
         for method in parse_objects(methods):
             share, carrier = replay.share_of_method(study, method), method.carrier.name
             rows, stride = study.streams.filter(carrier=carrier), study.strides[carrier]
-            if reason := replay.obstacle(share, method, replay.proxies_in(rows)):
+            rows = replay.measured_for(study, share, method, rows)
+            if reason := replay.obstacle(share, method, rows):
                 raise ValueError(f"'{share.rows[0].rule}' cannot be replayed on carrier '{carrier}': {reason}")
             result, skipped = replay.replay_runs(share, method, rows, stride)
             samples = skipped + result.weight.shape[1]
@@ -443,7 +458,8 @@ class Results:
         if self._files.frames:
             kind = f"Results.join of {len(self._joined)} studies" if self._joined else "Results of logs"
             return f"{kind}: {runs} runs on {config['task']}"
-        return f"Results({str(self.directory)!r}): {runs} runs of {config['steps']:,} steps on {config['task']}"
+        steps = "" if MERGED in config else f" of {config['steps']:,} steps"  # joined tasks differ in them
+        return f"Results({str(self.directory)!r}): {runs} runs{steps} on {config['task']}"
 
     def _repr_html_(self) -> str:
         from html import escape

@@ -120,21 +120,22 @@ class Study:
     'aesjax run --schedules baseline,aes --patterns abrupt --seeds 1:2'
     """
 
-    task: Text = "toy"
-    """Task; see `aesjax list tasks`. gymnasium:ID is an environment of Gymnasium, playground:NAME one of MuJoCo
-    Playground, bridge:NAME one of an installed Isaac Gym or Isaac Lab, MODULE:NAME a custom task. In Python also an
-    `envs.Task`, an environment of these libraries, gymnax or Brax, or a function that makes one."""
+    task: Text = None
+    """Task, toy by default; see `aesjax list tasks`. gymnasium:ID is an environment of Gymnasium, playground:NAME one
+    of MuJoCo Playground, bridge:NAME one of an installed Isaac Gym or Isaac Lab, MODULE:NAME a custom task. In Python
+    also an `envs.Task`, an environment of these libraries, gymnax or Brax, or a function that makes one."""
     methods: tyro.conf.Suppress[Any] = ("sac", "sac+aes", "sac+aes_r")
     """`Method`s, or texts such as "sac", "sac+aes" and "ppo+aes_c+refresh:threshold=3"; --carriers and --schedules at
     the shell."""
-    patterns: Names = "all"
-    """Drift patterns, comma-separated, or all: the paper's five. In Python also a list of names or patterns."""
+    patterns: Names = None
+    """Drift patterns, comma-separated, or all, the default: the paper's five. In Python also a list of names or
+    patterns."""
     seeds: Annotated[Any, *_typed(str, "SEEDS")] = "1:5"
     """Training seeds: 1:5 (both ends included), 1,2,7, or a mix. In Python also whole numbers; one number n means 1 to
     n."""
     protocol: Word = None
     """A published drift, see `aesjax list protocols`: its task, channels, patterns, steps and segments where these are
-    not typed. Another --task is refused."""
+    not given. Another --task is refused."""
     preset: Word = "quick"
     """Sizes, which `aesjax list presets` prints: quick, paper, release, mujoco-gpu; mujoco-warm for --warm-start."""
     steps: Whole = None
@@ -272,8 +273,9 @@ class Study:
         from experiments.study.program import Plan, plan_of
         from experiments.study.train import train
 
-        start_jax(devices, None if out is None else Path(out))
-        place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out).expanduser()
+        place = None if out is None else Path(out).expanduser()
+        start_jax(devices, place)
+        place = place or Path(tempfile.mkdtemp(prefix="aesjax-"))
         plan = plan_of(self)
         added = missing(plan.config, place)
         if added or not (place / store.MANIFEST).exists():
@@ -294,9 +296,10 @@ class Study:
         from experiments.study.prepare import prepare
         from experiments.study.program import plan_of
 
-        start_jax(None)
+        place = None if folder is None else Path(folder).expanduser()
+        start_jax(None, place)
         plan = plan_of(self)
-        return "\n".join(forecast(plan, prepare(plan), seconds, None if folder is None else Path(folder)))
+        return "\n".join(forecast(plan, prepare(plan), seconds, place))
 
     def command(self, out: str | Path | None = None, config: "StudyConfig | None" = None) -> str:
         """The command line of the study; ``config`` as in `texts`.
@@ -361,7 +364,7 @@ class Study:
           ValueError: it uses an object without an importable name.
         """
         import envs
-        from experiments.study.config import configured, task_of
+        from experiments.study.config import USUAL, configured, task_of
         from experiments.study.text import name_of, number, seeds_text, text_of
 
         config = config or configured(self)
@@ -382,16 +385,17 @@ class Study:
             "block": lambda block: block if isinstance(block, str) else ":".join(map(str, block)),
         }
         texts: dict[str, Any] = {}
+        usual = USUAL if self.protocol is None else {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             text = isinstance(value, str) and field.name != "methods"  # one method is a list of one
             if value not in (field.default, None) and not text and field.name in made:
                 value = made[field.name](value)
-            if value not in (field.default, [], None):
+            if value not in (field.default, usual.get(field.name), [], None):
                 texts[field.name] = value
         if config.source is not None:
             texts["source"] = config.source
-        if config.task in envs.TASKS and not isinstance(self.task, str):  # an object with options
+        if config.task in envs.TASKS and not isinstance(self.task, str | None):  # an object with options
             plain = task_of(Study(config.task, preset=self.preset)).options
             options = {name: value for name, value in config.options.items() if plain.get(name) != value}
             texts = {n: _joined(v) if isinstance(v, list | tuple) else v for n, v in options.items()} | texts

@@ -17,13 +17,12 @@ from experiments.measure.study import REFERENCE, STEADY, RecordedStudy, load_stu
 from experiments.session.results import Results, metric_named
 from experiments.study.config import StudyConfig, configured, evaluations_until
 from experiments.study.method import Method, find
+from experiments.study.process import JUDGED, TRIALS
 from experiments.study.program import Row, identity, label_of, rows_of
 from experiments.study.text import parse_objects, parse_seeds, parse_shares, parse_sweep
 
 if TYPE_CHECKING:
     import polars as pl
-
-TRIALS, JUDGED = "trials", "study"  # folders in a tuning's folder
 
 
 class Trial(NamedTuple):
@@ -103,7 +102,10 @@ class TuningPlan:
                 "as return"
             )
         first = config.onset or 1.0 / config.segments * (1.0 if config.changes == EVEN else SHORTEST)
-        begins = first if {"changes", "recovery"} & {*metric.needs} else config.onset if metric.under_drift else 0.0
+        begins = config.onset if metric.under_drift else 0.0
+        late = metric.under_drift and any(known[name].jumps for name in compared)  # nominal before the first change
+        if late or {"changes", "recovery"} & {*metric.needs}:
+            begins = first
         if self.shares[0] <= begins:
             raise ValueError(
                 f"{text} needs trials that see the drift change, which it does not in the first {100 * begins:.3g} % "

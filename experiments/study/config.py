@@ -395,6 +395,10 @@ def _block(given: Any) -> tuple[int, ...]:
     return int(first), int(last)
 
 
+#: Options of a study without a protocol, where they are not given.
+USUAL = MappingProxyType({"task": "toy", "patterns": "all"})
+
+
 class _Task(NamedTuple):
     name: str
     built: envs.Task
@@ -405,20 +409,19 @@ class _Task(NamedTuple):
 
 
 def published(study: Any) -> Any:
-    """The study with the task, patterns and sizes of its protocol where it has its defaults.
+    """The study with the task, patterns and sizes of its protocol, or else those of `USUAL`, where they are not given.
 
     Raises:
       UnknownNameError, ValueError: an unknown protocol, or one on another task than the study's.
     """
-    if study.protocol is None:
-        return study
-    protocol = lookup("protocol", envs.PROTOCOLS, study.protocol)
-    plain = {field.name: field.default for field in dataclasses.fields(study)}
-    if study.task not in (plain["task"], protocol.task):
-        name = getattr(study.task, "name", study.task)
-        raise ValueError(f"protocol '{study.protocol}' is on task '{protocol.task}'; leave out task '{name!s:.60}'")
-    sizes = {name: getattr(protocol, name) for name in ("task", "patterns", "steps", "segments")}
-    return dataclasses.replace(study, **{n: value for n, value in sizes.items() if getattr(study, n) == plain[n]})
+    usual = USUAL
+    if study.protocol is not None:
+        protocol = lookup("protocol", envs.PROTOCOLS, study.protocol)
+        if study.task not in (None, protocol.task):
+            name = getattr(study.task, "name", study.task)
+            raise ValueError(f"protocol '{study.protocol}' is on task '{protocol.task}'; leave out task '{name!s:.60}'")
+        usual = {name: getattr(protocol, name) for name in ("task", "patterns", "steps", "segments")}
+    return dataclasses.replace(study, **{n: value for n, value in usual.items() if getattr(study, n) is None})
 
 
 def task_of(study: Any) -> _Task:

@@ -19,6 +19,7 @@ _ROUNDING = ("jax_default_matmul_precision", "jax_disable_most_optimizations")  
 #: Checks of a user's own code, under which JAX refuses our programs or other libraries.
 _CHECKS = {"jax_numpy_dtype_promotion": "standard", "jax_transfer_guard": "allow", "jax_debug_nans": False}
 _CHECKS |= {"jax_check_tracer_leaks": False, "jax_debug_infs": False, "jax_disable_jit": False}
+TRIALS, JUDGED = "trials", "study"  # folders of the studies in a tuning's folder
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -58,7 +59,7 @@ def start_jax(devices: int | None, resumed: Path | None = None) -> None:
 
     Args:
       devices: CPU devices; None: one per usable core.
-      resumed: folder of a study to continue, on the same number of devices.
+      resumed: folder of a study or tuning to continue, on the same number of devices.
 
     Raises:
       ValueError: a number of devices that is not available, a process in which JAX cannot run, or other numerics
@@ -91,10 +92,18 @@ def start_jax(devices: int | None, resumed: Path | None = None) -> None:
             raise ValueError(f"--devices {devices}: JAX has already started with {there} devices") from None
 
 
-def _recorded(study: Path | None) -> dict[str, Any]:
-    """Facts in the checkpoints of an unfinished study, with the number of devices and numerics; empty without one."""
+def _recorded(folder: Path | None) -> dict[str, Any]:
+    """Facts in the checkpoints of the unfinished studies in a folder, with the number of devices and numerics.
+
+    Empty without checkpoints. Studies are that of the folder, those of a tuning, and those with added runs.
+    """
     facts: dict[str, Any] = {}
-    if study is not None and not (study / "manifest.json").exists():
+    if folder is None:
+        return facts
+    begun = [folder, folder / TRIALS, folder / JUDGED]
+    for study in [*begun, *(added for parent in begun for added in parent.glob("added/*"))]:
+        if (study / "manifest.json").exists():
+            continue
         for about in study.glob("checkpoints/*/[0-9]*/about.json"):
             with suppress(OSError, ValueError, TypeError):
                 facts |= json.loads(about.read_bytes())

@@ -94,9 +94,18 @@ def share_of_method(study: Recorded, method: Method) -> Share:
     return Plan(dataclasses.replace(study.config, **alone)).shares[carrier]
 
 
-def obstacle(share: Share, method: Method, recorded: list[str]) -> str:
-    """Reason why these recorded proxies do not allow a replay, as the end of a sentence; empty if they do."""
-    schedule, signal = share.schedule(method), share.signal(method)
+def measured_for(study: Recorded, share: Share, method: Method, rows: "pl.DataFrame") -> "pl.DataFrame":
+    """The runs among ``rows`` that measured every quantile that a method reads at its level."""
+    read = [each.reads for each in (share.schedule(method), share.signal(method)) if each is not None]
+    needed = {proxy.q for proxy in read if isinstance(proxy, DriftProxy) and "q" in proxy.factory.takes}
+    trained = Plan(study.config).share(share.carrier)
+    levels = {row.name: trained.schedule(row.method).proxy.q for row in trained.rows}
+    return rows.filter(rows["method"].is_in([name for name, level in levels.items() if needed <= {level}]))
+
+
+def obstacle(share: Share, method: Method, rows: "pl.DataFrame") -> str:
+    """Reason why these runs, of `measured_for`, allow no replay, as the end of a sentence; empty if they do."""
+    schedule, signal, recorded = share.schedule(method), share.signal(method), proxies_in(rows)
     if method.coupling:
         return "coupling changes how the agent learns, which takes training"
     for each in filter(None, (schedule, signal)):
@@ -104,8 +113,11 @@ def obstacle(share: Share, method: Method, recorded: list[str]) -> str:
         proxy = each.reads
         if each.factory.needs:
             return f"{of}it reads {', '.join(sorted(each.factory.needs))}, which is not recorded"
-        if isinstance(proxy, DriftProxy) and proxy.q != 0.9 and "q" in proxy.factory.takes:
-            return "the quantile was measured while training, at the run's own q, so q cannot be varied"
+        if isinstance(proxy, DriftProxy) and rows.is_empty():
+            return (
+                f"{of}no run measured its quantile, q={proxy.q:g}; the quantile was measured while training, at the "
+                "run's own q, so q cannot be varied"
+            )
         if isinstance(proxy, DriftProxy) and proxy.key not in recorded:
             return f"{of}it reads the proxy {proxy.key}, which was not recorded; recorded: {listed(recorded) or 'none'}"
     return ""
@@ -217,7 +229,7 @@ def _record(source: Any, config: StudyConfig, control: Control) -> dict[tuple[st
         raise ValueError(f"--controls-from has no finished run of {row.name} on '{pattern}' with seed {seed}")
     rows = source.streams.filter(carrier=share.carrier, method=row.name)
     at = {label: i for i, label in enumerate(zip(rows["pattern"], rows["seed"], strict=True))}
-    if not (reason := obstacle(share, control.of, proxies_in(rows))):
+    if not (reason := obstacle(share, control.of, measured_for(source, share, control.of, rows))):
         result, _ = replay_runs(share, control.of, rows, stride)
         return {label: _from_replay(result, at[label], stride) for label in labels}
     if control.of.adaptations:

@@ -237,7 +237,7 @@ def load(
     if saved.devices not in (None, now := len(executables.devices)):
         raise checkpoint.CheckpointError(
             f"the runs in {directory} began with --devices {saved.devices}, on which their numbers depend; this "
-            f"process has {now}: continue without --devices, in a new process"
+            f"process has {now}: continue with --devices {saved.devices}, in a new process"
         )
     # The stored state is restored for any requested shape.
     stored, wanted = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (saved.state, like))

@@ -138,6 +138,9 @@ def test_a_minibatch_of_one_row_is_refused_by_ppo(tmp_path, capsys):
     out = tmp_path / "plot.png"
     assert single_file_ppo.main(["--out", str(out), "--rollout", "4", "--minibatches", "32"]) == 2
     assert "into parts of at least 2; got 32" in capsys.readouterr().err
+    for option in ("rollout", "minibatches"):
+        assert single_file_ppo.main(["--out", str(out), f"--{option}", "0"]) == 2
+        assert capsys.readouterr().err == f"{option} must be at least 1; got 0\n"
     assert not out.exists()
 
 
@@ -248,6 +251,10 @@ def test_it_learns_the_task_until_it_changes_and_the_weight_of_aes_r_responds_to
         ("--kappas 1 -1", "option 'kappa' of schedule 'aes' must be positive and finite; got -1"),
         ("--lambda-min 2", "option 'lambda_min' of schedule 'aes' must not exceed lambda_max"),
         ("--steps 1001", "steps must be a multiple of "),
+        ("--evaluations 0", "evaluations must be at least 1; got 0"),
+        ("--num-envs 0", "num_envs must be at least 1; got 0"),
+        ("--episodes 0", "episodes must be at least 1; got 0"),
+        ("--seeds -1", "seeds must be at least 1; got -1"),
     ],
 )
 def test_wrong_options_are_one_sentence_before_anything_is_trained(name, words, text, tmp_path, capsys):

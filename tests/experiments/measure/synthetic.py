@@ -121,7 +121,7 @@ def controlled():
 @cache
 def with_controls():
     """The curves of the methods of `CONTROLLED`, and their metrics."""
-    curves = make_curves(CONTROLLED, ("steady", "abrupt"), range(1, 5), every=2_000, gain=0.02)
+    curves = make_curves(CONTROLLED, ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.02)
     return curves, summarise(curves, controlled(), manifest(curves), replicates=100)
 
 

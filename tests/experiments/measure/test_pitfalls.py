@@ -91,6 +91,18 @@ def test_paired_t_test_agrees_with_scipy():
     assert stats.holm([0.01, 0.04, 0.03]).tolist() == [0.03, 0.06, 0.06]
 
 
+def test_an_interval_of_two_methods_is_stretched_by_the_runs_of_the_method_with_fewest():
+    """Percentiles of few runs are too narrow; the statistic reads the complete method alone, so only this differs."""
+    complete, short = np.arange(9.0)[None], np.where(np.arange(9) < 6, 1.0, np.nan)[None]
+
+    def width(*arrays):
+        interval = stats.bootstrap_interval(np.random.default_rng(0), arrays, lambda one, *_: stats.mean(one))
+        return interval.high - interval.low
+
+    assert width(complete, short) / width(complete) == pytest.approx(np.sqrt(6 / 5) / np.sqrt(9 / 8))
+    assert width(complete, np.full((1, 9), np.nan)) == width(complete)
+
+
 def test_responsiveness_is_the_relative_rise_soon_after_a_change_and_saturation_a_share():
     steps = np.arange(0, 1001, 10.0)
     weight = np.ones(len(steps))

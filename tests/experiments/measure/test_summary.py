@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.measure import stats, summarise
+from experiments.measure import comparisons, stats, summarise
 from experiments.measure.comparisons import asides_of, best_of, constants_of, opponents_of
 from experiments.measure.profiles import profiles
 from experiments.measure.study import STEADY, PatternFacts, describe, load_study
@@ -66,8 +66,9 @@ def one(frame, metric, method="SAC+AES", pattern="abrupt", level="method", **whe
     return rows.row(0, named=True)
 
 
-def test_recorded_values_and_intervals_of_every_metric():
+def test_recorded_values_and_intervals_of_every_metric(monkeypatch):
     """Computed by two implementations of docs/metrics.md and docs/statistics.md, of which one is left."""
+    monkeypatch.setattr(comparisons, "ENOUGH", 2)  # its p-values after Holm are of fewer than five seeds
     frame = summarise(*uneven(), replicates=200)
     frame = frame.filter(~pl.col("metric").str.contains("^(detectable|gain):"))
     for label, level, task, method, pattern, seed in RECORDED["rows"]:
@@ -136,6 +137,23 @@ def test_a_detectable_difference_is_that_of_holms_first_step_and_a_gain_needs_an
     idle = summarise(two, config(), manifest(two, floor=steady + floor + 100.0), replicates=FEW)  # no agent learned
     assert idle.filter(metric=f"gain:{metric}").is_empty()
     assert frame.filter(metric="gain:drop_run_safe").is_empty()  # a share
+
+
+def test_a_comparison_of_few_seeds_has_no_data_and_is_no_test_of_its_family(two):
+    """Two runs of one method diverged, so three pairs are left; the others are corrected as if it were not there."""
+    bad = [("SAC+AES-R", "abrupt", seed) for seed in (1, 2)]
+    few = summarise(two, config(), manifest(two, diverged=bad), replicates=FEW)
+    lost = pl.col("method").eq("SAC+AES-R") & pl.col("pattern").eq("abrupt")
+    absent = summarise(two.filter(~lost), config(), manifest(two.filter(~lost)), replicates=FEW)
+    for kind in ("p_holm", "detectable"):
+        for name in ("SAC+AES", "SAC+AES-R"):
+            row = one(few, f"{kind}:mean_return", method=name, pattern="steady")
+            assert row["value"] == one(absent, f"{kind}:mean_return", method=name, pattern="steady")["value"]
+    assert np.isnan(one(few, "p_holm:mean_return", method="SAC+AES-R")["value"])
+    assert np.isfinite(one(few, "p:mean_return", method="SAC+AES-R")["value"])
+    cells = {"few": np.array([1.0, 2.0, 3.0, np.nan, np.nan]), "all": np.array([1.0, 2.0, 1.0, 2.0, 3.0])}
+    found = comparisons.contrasts(cells)
+    assert (found["all"], found["few"].outcome) == (comparisons.contrasts({"all": cells["all"]})["all"], "no data")
 
 
 def test_a_diverged_run_is_counted_and_never_averaged(two):

@@ -442,6 +442,23 @@ def test_a_claim_is_judged_on_one_record_and_others_stand_beside(tmp_path):
     assert dict(both.beside)["earlier-record"].value < 0 < both.measured.value
 
 
+def test_records_and_studies_of_equal_names_stay_apart(tmp_path):
+    """Every run has the configuration of its own record, and every record has its own line."""
+    for name, gain, steps in (("one", 0.2, 10), ("two", 0.3, 20), ("three", -0.1, 30)):
+        folder = tmp_path / name
+        folder.mkdir()
+        carriers = ("SAC", "SQL") if name == "three" else ("SAC",)
+        save(folder / "made", pl.concat([make_curves([c, f"{c}+AES"], gain=gain) for c in carriers]))
+        configure(folder / "made", warmup=steps)
+        record([folder / "made"], folder / "record")
+    places = [tmp_path / name / "record" for name in ("one", "two", "three")]
+    found = evidence(*places)
+    warmups = {found.configs[rank, "SAC"].warmup for rank in found.runs["rank"].unique()}
+    assert warmups == {10, 20, 30}
+    beside = dict(verdict("A1", *places).families[0].beside)
+    assert {str(place) for place in places[:2]} <= set(beside)
+
+
 def test_zero_actions_return_what_the_rule_of_learning_assumes():
     world = Plan(config_of("sac", steps=STEPS)).world
     params = world.params_at(world.drift("steady", 0), 0)

@@ -160,6 +160,12 @@ def test_a_study_is_added_once_and_its_record_is_read_as_it_was_written(tmp_path
     assert both.height == runs.height
     np.testing.assert_allclose(both["nauc_task_safe"], both["nauc_task_safe_again"], rtol=1e-5)
     assert not list(tables.settings(runs))  # three seeds, and no constant
+    before = {path.name: path.read_bytes() for path in (tmp_path / "record").glob("*.*")}
+    broken = save(tmp_path / "broken", make_curves(["SAC"], seeds=[1]).head(0))
+    other = save(tmp_path / "other", make_curves(["SAC"], seeds=[4]))
+    with pytest.raises(ValueError, match="config, manifest and curves do not fit together"):
+        record.record([other, broken], tmp_path / "record")
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "record").glob("*.*")}
 
 
 def test_the_papers_tables_put_its_numbers_beside_ours_and_say_what_is_missing():

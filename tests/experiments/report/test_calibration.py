@@ -20,7 +20,7 @@ from experiments.study.store import write_manifest
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
-METHOD, PATTERNS, SEEDS = "SAC", ("steady", "abrupt", "periodic"), range(1, 11)
+METHOD, PATTERNS, SEEDS = "SAC", ("steady", "mixed", "periodic"), range(1, 11)  # not in the order of the registry
 WARMUP = 128  # vector steps
 
 

@@ -87,3 +87,15 @@ def test_impossible_requests_are_refused_with_the_reason(results, method, parts)
         results.replay(method)
     for part in parts:
         assert part in str(refusal.value)
+
+
+def test_a_quantile_is_replayed_on_the_runs_that_measured_it_at_its_level(tmp_path):
+    config = small_ppo("aes", evaluations=5, patterns="abrupt", seeds=1, steps=3200, sweep=("q=0.5,0.9",))
+    train_study(config, tmp_path / "study")
+    results = Results.open(tmp_path / "study")
+    for level, method in ((0.5, "PPO+AES[q=0.5]"), (0.9, "PPO+AES")):
+        frame = results.replay(f"ppo+aes:q={level}")
+        assert frame["method"].to_list() == [method]
+        (run,) = frame.iter_rows(named=True)
+        assert run["weight"][-1] == pytest.approx(trained(results, run)["entropy_weight"][-1], abs=1e-5)
+    assert results.replay("ppo+fixed:base=0.07").height == 2  # reads no quantile

@@ -343,3 +343,14 @@ def test_a_protocol_is_what_the_study_does_not_type():
         _ = replace(study, task="hopper").config
     with pytest.raises(KeyError, match="unknown protocol 'SliperyAnt-v0'; did you mean 'SlipperyAnt-v0'"):
         _ = replace(study, protocol="SliperyAnt-v0").config
+
+
+def test_given_options_that_equal_the_defaults_replace_those_of_a_protocol():
+    study = Study(protocol="AESReleaseToy-v0", methods="sac", seeds=1)
+    assert "sawtooth" in study.config.patterns
+    given = replace(study, patterns="all")
+    assert given.config.patterns == Study("toy", patterns="all").config.patterns == Study().config.patterns
+    assert "--patterns all" in given.command()
+    with pytest.raises(ValueError, match="leave out task 'toy'"):
+        _ = replace(study, task="toy").config
+    assert Study("toy", patterns="all").command() == Study().command()

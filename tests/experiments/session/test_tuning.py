@@ -226,3 +226,21 @@ def test_trials_and_study_write_their_events_into_folders_of_their_own(tmp_path,
     (events / "notes").mkdir(parents=True)
     assert f"--tensorboard {events} is not an empty folder" in refused(capsys, "tune", *options)
     assert main(["tune", *options, "--resume"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("patterns", "metric", "chooses"),
+    [
+        ("steady,abrupt", "drop_ratio", False),
+        ("steady,periodic,mixed", "loss_rate", False),
+        ("steady,periodic", "drop_ratio", True),
+        ("steady,abrupt", "return", True),
+    ],
+)
+def test_a_loss_by_drift_chooses_only_where_jumping_patterns_have_changed(patterns, metric, chooses):
+    options = {"metric": metric, "choosing_patterns": patterns, "shares": str(1 / 6)}
+    if chooses:
+        assert plan(**options).trials.until == pytest.approx(1 / 6)
+        return
+    with pytest.raises(ValueError, match=f"--metric {metric} needs trials that see the drift change, .* first 20 %"):
+        plan(**options)

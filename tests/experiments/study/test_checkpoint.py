@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from experiments import Study
 from experiments.study import checkpoint, store
 from experiments.study.checkpoint import CheckpointError, load_newest, save
 from experiments.study.folder import claim
@@ -71,6 +72,30 @@ def test_a_study_continues_only_with_the_settings_and_versions_of_its_checkpoint
         start_jax(None, tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
     start_jax(None, tmp_path)
+
+
+@pytest.mark.parametrize("inner", ["trials", "study", "added/0123", "study/added/0123"])
+def test_the_unfinished_studies_of_a_tuning_and_of_added_runs_need_their_numerics(two, tmp_path, inner):
+    shutil.copytree(two, tmp_path / inner / "checkpoints" / "sac")
+    for path in (tmp_path / inner).glob("checkpoints/*/*/about.json"):
+        about = json.loads(path.read_text())
+        path.write_text(json.dumps(about | {"numerics": about["numerics"] | {"jax": "other"}}))
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match=f"--resume: the study in {tmp_path} needs jax=other"):
+        start_jax(None, tmp_path)
+    (tmp_path / inner / "manifest.json").write_text("{}")
+    start_jax(None, tmp_path)
+
+
+@pytest.mark.parametrize("call", [Study.run, lambda study, place: study.forecast(folder=place)])
+def test_a_folder_below_the_home_folder_has_its_numerics_checked(two, tmp_path, monkeypatch, call):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copytree(two, tmp_path / "x" / "checkpoints" / "sac")
+    for path in (tmp_path / "x").glob("checkpoints/*/*/about.json"):
+        about = json.loads(path.read_text())
+        path.write_text(json.dumps(about | {"numerics": about["numerics"] | {"jax": "other"}}))
+    with pytest.raises(ValueError, match=f"the study in {tmp_path}/x needs jax=other, with which it was made"):
+        call(Study(steps=2000, seeds=1), "~/x")
 
 
 @pytest.mark.parametrize(

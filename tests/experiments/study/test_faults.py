@@ -141,7 +141,8 @@ def test_a_study_is_not_resumed_on_another_number_of_devices(killed, tmp_path, c
     """Its numbers depend on them, and this process has two."""
     folder = shutil.copytree(killed, tmp_path / "copied")
     assert main(["run", "--out", str(folder), "--resume", "--no-report", "--quiet"]) == 2
-    assert "began with --devices 1, on which their numbers depend; this process has 2" in sentence(capsys)
+    text = "began with --devices 1, on which their numbers depend; this process has 2: continue with --devices 1, in"
+    assert text in sentence(capsys)
 
 
 def test_a_study_that_has_ended_is_not_trained_again(copied, capsys):

@@ -133,6 +133,34 @@ def test_studies_of_other_methods_and_seeds_are_compared_as_one(tmp_path):
         Results.join(folders)
 
 
+def test_joined_results_are_joined_again_and_read_from_a_merged_folder(tmp_path):
+    from experiments import Results
+
+    methods = {"one": ("SAC", "SAC+AES"), "two": ("SAC", "SAC+AES-R"), "three": ("SAC", "SAC+fixed")}
+    folders = [
+        save(tmp_path / name, make_curves(names, ("steady", "abrupt"), [1, 2], every=5_000))
+        for name, names in methods.items()
+    ]
+    for folder, schedule in zip(folders, ("aes", "aes_r", "fixed"), strict=True):
+        config = config_of(
+            "sac", f"baseline,{schedule}", steps=STEPS, evaluations=20, patterns="steady,abrupt", seeds=2
+        )
+        configure(folder, **config.to_json())
+    merged = Results.open(merge_studies(folders[:2], tmp_path / "merged"))
+    assert repr(merged) == f"Results('{tmp_path / 'merged'}'): 12 runs on toy"
+    at_once = Results.join(folders)
+    assert merged.compare("sac+aes_r", "SAC+AES", metric="return")["pairs"].to_list() == [2, 2]
+    for joined in (Results.join([Results.join(folders[:2]), folders[2]]), Results.join([merged, folders[2]])):
+        assert joined.compare("sac+aes_r", "sac+fixed", "return").equals(
+            at_once.compare("sac+aes_r", "sac+fixed", "return")
+        )
+        assert joined.profiles("sac+aes").equals(at_once.profiles("sac+aes"))
+    with pytest.raises(ValueError, match="results of 2 joined studies have no single configuration; open one study"):
+        _ = merged.config
+    with pytest.raises(ValueError, match="studies must be different folders; got 'one 2 times'"):
+        Results.join([Results.join(folders[:2]), folders[0]])
+
+
 def test_joined_families_are_compared_each_with_one_correction_over_all_of_them(tmp_path):
     from experiments import Results
 
