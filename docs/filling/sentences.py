@@ -240,7 +240,7 @@ def instead() -> list[str]:
     return [
         "- **Compare with a tuned constant weight** ([how](docs/tuning.md)). It is better than the agent's own weight "
         f"in {of(own, WORSE)} settings, worse in {own[BETTER]} and undecided in {own[UNDECIDED]}. Neither AES nor "
-        f"`aes_r` is better than it in more than {best}.",
+        f"`aes_r` is better than it in more than {best} setting{'s' * (best > 1)}.",
         "- **Take one gradient step per environment step.** With SAC this is better than a quarter of one in "
         f"{of(_steps())} settings of two mechanical tasks. It costs four times as many updates, and is the default "
         "except on Isaac tasks.",
