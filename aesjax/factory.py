@@ -47,6 +47,7 @@ NOT_NEGATIVE = Range(0.0, text="finite and at least 0")
 AT_LEAST_1 = Range(1.0, text="finite and at least 1")
 SHARE = Range(0.0, 1.0)
 POSITIVE_SHARE = Range(0.0, 1.0, text="in (0, 1]", open_low=True)
+SHARE_OF_UPDATES = POSITIVE_SHARE._replace(text="in (0, 1], a share of the updates")
 
 
 class Options(NamedTuple):

@@ -1,6 +1,5 @@
 """Drift as a pure function of the step count and of numbers drawn once per run; steps are those of a `Timeline`."""
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -10,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.seeding import stream
 from envs.core import Channel, Task
 from envs.patterns import PATTERNS, POINTS, Leg, Pattern, Realisation
 from envs.timeline import Timeline
@@ -44,14 +44,13 @@ def draw(task: Task, drift_seed: Array | int, segments: int = 5) -> Realisation:
     has its own random stream, named after it, so that adding a channel does not change the others.
     ``drift_seed`` may be traced.
     """
-    key = jax.random.fold_in(jax.random.key(drift_seed), zlib.crc32(task.name.encode()))
-    named = lambda name: jax.random.fold_in(key, zlib.crc32(name.encode()))  # noqa: E731
-    times = jnp.sort(jax.random.uniform(named("random changes"), (segments - 1,), jnp.float32))
+    key = stream(jax.random.key(drift_seed), task.name)
+    times = jnp.sort(jax.random.uniform(stream(key, "random changes"), (segments - 1,), jnp.float32))
     # An empty part first, for tasks without channels.
     levels, directions, noise = [jnp.zeros((segments + 1, 0))], [jnp.zeros(0)], [jnp.zeros((POINTS, 0))]
     for channel in task.channels:
-        noise.append(jax.random.normal(named(f"noise of {channel.name}"), (POINTS, channel.size)))
-        key_level, key_direction = jax.random.split(named(channel.name))
+        noise.append(jax.random.normal(stream(key, f"noise of {channel.name}"), (POINTS, channel.size)))
+        key_level, key_direction = jax.random.split(stream(key, channel.name))
         if channel.kind == "planar":
             angle = jax.random.uniform(key_direction, (), jnp.float32, 0.0, 2.0 * np.pi)
             levels.append(_relocations(key_level, channel, segments))

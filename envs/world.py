@@ -230,7 +230,7 @@ class World:
 
     def inner(self, state: Any) -> Any:
         """State of the task in a ``state`` of this world, which holds the histories as well."""
-        return state if self.history == 1 else state[0]
+        return state if self.history == 1 else state.env
 
     def params_at(self, drift: DriftData, step: Array | int) -> Any:
         """Parameters of the task at vector step ``step`` ()."""
@@ -242,7 +242,7 @@ class World:
         own = params.params if self.observe else params
         obs, state = jax.vmap(self.task.env.reset, (0, None))(jax.random.split(key, num), own)
         obs = self.begun(obs)
-        return self.seen(obs, params), state if self.history == 1 else (state, obs)
+        return self.seen(obs, params), state if self.history == 1 else Remembered(state, obs)
 
     def faults(self, state: Any) -> Array | None:
         """Number of simulator faults in the parallel environments of ``state``, () int32; None if not counted."""
@@ -274,11 +274,11 @@ class World:
         obs, after, reward, terminated, truncated, info = jax.vmap(one)(words, self.inner(state), action)
         final = info["final_observation"]
         if self.history > 1:
-            final = self.followed(state[1], action, final)
-            mask, ended = self.mask((after, obs)), terminated | truncated
+            final = self.followed(state.history, action, final)
+            mask, ended = self.mask(Remembered(after, obs)), terminated | truncated
             ended = ended if mask is None else ended | ~mask.valid  # the row after an end has the first observation
             obs = jnp.where(ended[:, None], self.begun(obs), final)
-            after = after, obs
+            after = Remembered(after, obs)
         info |= {"final_observation": self.seen(final, params)}
         return self.seen(obs, params), after, reward, terminated, truncated, info
 
@@ -297,6 +297,13 @@ class DriftState(NamedTuple):
 
     env: Any  # state of the task, leading axis N
     clock: Array  # () int32, vector steps since the run began
+
+
+class Remembered(NamedTuple):
+    """State of the copies of a task whose agents see more than one observation."""
+
+    env: Any  # state of the task, leading axis N
+    history: Array  # (N, S), the newest histories
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.factory import NOT_NEGATIVE, POSITIVE, Range
+from aesjax.factory import NOT_NEGATIVE, POSITIVE, SHARE_OF_UPDATES, Range
 from aesjax.schedules.rule import Mean, bounded, discounted_count, ema, float32, held, running_mean, start
 from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
@@ -79,7 +79,7 @@ def aes_prior(
 
 @as_schedule(
     label="AES-D",
-    ranges={**_PRIOR, "window": Range(0.0, 1.0, "in (0, 1], a share of the updates", open_low=True)},
+    ranges={**_PRIOR, "window": SHARE_OF_UPDATES},
 )
 def aes_d(
     proxy: Proxy,

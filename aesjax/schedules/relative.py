@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, POSITIVE, Range
+from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SHARE_OF_UPDATES
 from aesjax.schedules.basic import auto
 from aesjax.schedules.rule import (
     Mean,
@@ -164,7 +164,7 @@ def aes_r_auto(
     ranges={
         "oracle_gain": NOT_NEGATIVE,
         "r_max": AT_LEAST_1,
-        "oracle_memory": Range(0.0, 1.0, "in (0, 1], a share of the updates", open_low=True),
+        "oracle_memory": SHARE_OF_UPDATES,
     },
     relative=True,
 )

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from aesjax.factory import AT_LEAST_1, FINITE, Range
+from aesjax.factory import AT_LEAST_1, FINITE, SHARE_OF_UPDATES
 from aesjax.schedules.rule import Mean, bounded_above_base, float32, held, read_signal, start
 from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
@@ -24,7 +24,7 @@ class _TrendMemory(NamedTuple):
 @as_schedule(
     needs=("online_reward",),
     ranges={
-        "window": Range(0.0, 1.0, "in (0, 1], a share of the updates", open_low=True),
+        "window": SHARE_OF_UPDATES,
         "margin": FINITE,
         "r_max": AT_LEAST_1,
     },
