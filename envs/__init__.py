@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature, unwrap
+from numbers import Integral
 from typing import Any
 
 from aesjax.registry import UnknownNameError, listed, unknown
@@ -132,7 +133,8 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
     """Task of an entry: a `Task` without options, an environment of another library, or a function that makes either.
 
     Raises:
-      ValueError: an option that the task does not have, or a function that builds something else.
+      ValueError: an option that the task does not have, a function that builds something else, or a task whose
+        episodes have no step.
     """
     if (place := adapter_of(entry)) and not callable(entry):
         entry = partial(attribute(place), entry)
@@ -165,4 +167,7 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
     if not isinstance(built, Task):
         wanted = "a Task or an environment of a known library"
         raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not {wanted}")
+    limit = built.env.spec.time_limit
+    if not isinstance(limit, Integral) or limit < 1:
+        raise ValueError(f"time_limit of task '{name}' must be a whole number, at least 1; got {limit!r}")
     return built

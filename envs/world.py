@@ -59,9 +59,6 @@ class World:
         timeline = Timeline(self.total, self.segments, self.onset, self.changes)
         object.__setattr__(self, "timeline", timeline)
         require(isinstance(self.task, Task), "task", "a task such as envs.make('toy')", self.task)
-        limit = self.time_limit
-        fits = isinstance(limit, int | np.integer) and limit >= 1
-        require(fits, f"time_limit of task '{self.name}'", "a whole number, at least 1", limit)
         for channel in self.task.channels:
             if not channel.low <= channel.nominal <= channel.high or channel.low == channel.high:
                 raise ValueError(
