@@ -64,6 +64,17 @@ def costs() -> str:
 
 
 @table
+def rival_costs() -> str:
+    """Time of an environment step of the rivals of AES, over that of SAC with a constant weight."""
+    (case,) = measured("rivals")["cases"]
+    body = []
+    for name, ratio in case["ratios"].items():
+        label = name.removeprefix("time of ").partition(" / ")[0]
+        body.append([label, ranged(ratio)])
+    return markdown(["SAC, toy, 10 runs", "time of a step relative to `fixed`, median [range]"], body)
+
+
+@table
 def physics() -> str:
     """Environment steps of the C engine as ratios, with 512 environments."""
     body = []
