@@ -53,6 +53,16 @@ def test_a_difference_is_not_computed_from_an_arbitrary_run_of_several():
         differences.scores(contrast, agent, "abrupt")
 
 
+def test_pages_read_the_times_of_a_record_as_the_benchmark_writes_it():
+    from experiments.bench.timing import interleaved
+
+    rates = {"fixed": iter([8.0, 6.0, 4.0]).__next__, "aes": iter([4.0, 5.0, 4.0]).__next__}
+    case = interleaved(rates, 3, {"time_of_aes_over_fixed": ("fixed", "aes")})
+    time_ratio = import_module("filling.records").time_ratio
+    assert time_ratio(case, "aes", "fixed") == case["ratios"]["time_of_aes_over_fixed"]
+    assert time_ratio(case, "aes_r", "fixed") == {}
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what Brax imports
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=named)
 def test_python_blocks_compile_and_import_what_exists(page):

@@ -1,8 +1,11 @@
 """The stored records, each read once."""
 
 import json
+import statistics
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -46,6 +49,15 @@ def audited() -> dict:
 def measured(name: str) -> dict:
     """A stored record of `aesjax bench`."""
     return json.loads((BENCHMARKS / f"{name}.json").read_text())
+
+
+def time_ratio(case: Mapping[str, Any], method: str, other: str) -> dict[str, float]:
+    """The time of a method over that of another in a case of `aesjax bench`; empty if one is missing."""
+    rates = case["rounds"]
+    if not {method, other} <= rates[0].keys():
+        return {}
+    ratios = [rate[other] / rate[method] for rate in rates]
+    return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
 
 
 def stored() -> record.Record:

@@ -17,7 +17,7 @@ from experiments.paper.tables import BASELINE, LEVEL, PUBLISHED, RATIO, RECENT, 
 from experiments.study.method import BLOCKS
 from filling.differences import FAMILIES, Contrast, tested
 from filling.durations import on_two_cores
-from filling.records import audited, compared, grid, measured, rates, stored
+from filling.records import audited, compared, grid, measured, rates, stored, time_ratio
 from filling.registry import table, text
 from filling.results import confirmed
 
@@ -616,9 +616,9 @@ def how_long() -> list[str]:
 @text
 def rates_of_training() -> list[str]:
     """Rates relative to rejax, and the cost of a schedule."""
-    ratios = [case["ratios"] for case in measured("updates_rejax")["cases"]]
-    faster = [own["fixed_over_rejax"]["median"] for own in ratios]
-    cost = [own["schedule_cost_aes"] for own in ratios]
+    cases = measured("updates_rejax")["cases"]
+    faster = [case["ratios"]["fixed_over_rejax"]["median"] for case in cases]
+    cost = [ratio for case in cases if (ratio := time_ratio(case, "aes", "fixed"))]
     slower = [own["median"] for own in cost if own["min"] > 1.0]
     medians = [100 * (own["median"] - 1.0) for own in cost]
     noise = f"costs no more than the noise on a CPU (medians {min(medians):+.0f} to {max(medians):+.0f} %)"
@@ -648,10 +648,10 @@ def limit_of_learning() -> list[str]:
 def adaptation_costs() -> list[str]:
     """The cost of more gradient steps."""
     (case,) = measured("adaptation_cost")["cases"]
-    longer = case["ratios"]["lever_cost_fixed+utd"]["median"]
+    longer = time_ratio(case, "fixed+utd", "fixed")
     return [
         "[Adaptations](adaptations.md) with four gradient steps per vector step (`utd`) take "
-        f"{longer:.1f} times as long."
+        f"{longer['median']:.1f} times as long."
     ]
 
 

@@ -229,6 +229,8 @@ def export(options: Export) -> int:
             raise ValueError("--pattern and --seed are of one policy; name its method by --policy")
         if options.policy is not None and (options.results or len(folders) > 1):
             raise ValueError("--policy is of one study, without --results")
+        if options.results and (named := options.task or options.carriers):
+            raise ValueError(f"--results reads no custom objects; leave out --task and --carriers, got {named}")
         for folder in folders:  # errors come before JAX is imported
             open_results(folder)
         start_jax(None)

@@ -28,7 +28,8 @@ class Methods:
     (aes_r+window+refresh:strength=0.5); baseline is the carrier's own weight (SAC: auto-tuned). By default
     baseline,aes,aes_r."""
     config: Folder = None
-    """A TOML or JSON file of a study, as Study.to_toml writes it, instead of the options of the study."""
+    """A TOML or JSON file of a study, as Study.to_toml writes it, instead of the options of the study; only --block may
+    be added."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +87,11 @@ def study_of(options: Any) -> Study:
 
     typed = options.methods
     if typed.config is not None:
-        if (dataclasses.replace(typed, config=None), options.study) != (Methods(), Study()):
-            raise ValueError(f"--config {typed.config} is the complete study; leave out the other options of the study")
-        return Study.from_file(typed.config)
+        block = {} if options.study.block is None else {"block": options.study.block}
+        if (dataclasses.replace(typed, config=None), options.study) != (Methods(), Study(**block)):
+            text = f"--config {typed.config} is the complete study; leave out the other options of the study"
+            raise ValueError(f"{text}, except --block")
+        return dataclasses.replace(Study.from_file(typed.config), **block)
     carriers = "sac" if typed.carriers is None else typed.carriers
     methods = parse_methods(carriers, "baseline,aes,aes_r" if typed.schedules is None else typed.schedules)
     return dataclasses.replace(options.study, methods=methods)

@@ -126,11 +126,13 @@ def _planned(out: Path, options: Submit) -> "StudyPlan":
     runs = sum(len(share.keys) for share in plan.shares.values())
     if parts is None or not 1 <= parts <= runs:
         raise ValueError(f"--parts: the study has {runs} runs, so it divides into 1 to {runs} parts; got {parts}")
-    words = shlex.split(study.command())[2:]
+    command = study.command_or_none(plan.config)
+    text = "" if command else study.to_toml()  # methods that differ between carriers
+    words = ["--config", str(out / store.STUDY)] if text else shlex.split(command)[2:]
     plain = vars(Runtime(out=runtime.out, report=runtime.report, sim_python=runtime.sim_python))
     words += in_words({name: value for name, value in vars(runtime).items() if value != plain[name]})
     job = _job(options.cluster, {"job_name": "aesjax", "time": 60, "additional_parameters": {"requeue": True}})
-    return slurm.StudyPlan(out, plan.config.to_json(), runs, parts, words, runtime.report, job)
+    return slurm.StudyPlan(out, plan.config.to_json(), runs, parts, words, runtime.report, job, study=text)
 
 
 def _resumed(out: Path, options: Submit) -> "StudyPlan":

@@ -63,11 +63,15 @@ def early(setting: Setting, curves: pl.DataFrame, share: float) -> Early:
 
     late = means.filter(pl.col("seed").is_in(list(REPORTING))).sort("seed")
     rule, constant = best(pl.col("early"))
-    values = late.partition_by("method", "pattern", as_dict=True)
-    differences = {
-        pattern: values[rule, pattern]["late"].to_numpy() - values[constant, pattern]["late"].to_numpy()
-        for pattern in setting.patterns
-    }
+    rows = late.select("method", "pattern", "seed", "late").iter_rows()
+    values = {(method, pattern, seed): value for method, pattern, seed, value in rows}
+
+    def difference(pattern: str) -> np.ndarray:
+        """(n,) at equal seeds; NaN where a run is missing."""
+        ours, theirs = ([values.get((name, pattern, s), np.nan) for s in REPORTING] for name in (rule, constant))
+        return np.subtract(ours, theirs)
+
+    differences = {pattern: difference(pattern) for pattern in setting.patterns}
     equal = [pattern for pattern in differences if logs[rule, pattern].equals(logs[constant, pattern])]
     level = dict(late.group_by("method").agg(pl.col("late").mean()).iter_rows())
     complete = best(share * pl.col("early") + (1 - share) * pl.col("late"))

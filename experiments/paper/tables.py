@@ -148,9 +148,11 @@ def unfilled(part: str, runs: pl.DataFrame) -> str:
         return "" if enough else f"{FEWEST} seeds, and a pattern of {', '.join(PATTERNS)}"
     if part == "S":
         return "" if len(alone_without_drift(runs)) else f"the pattern {STEADY}"
-    runs = runs.filter(carrier="sac") if part == "H" else runs  # whose constant is the opponent
+    of = "one carrier"
+    if part == "H":  # its opponent is SAC's constant
+        runs, of = runs.filter(carrier="sac"), "SAC"
     full = any(_is_complete(own) for _, own in runs.group_by(SETTING))
-    return "" if full else f"the pattern {STEADY}, {ENOUGH} seeds, a constant and `aes`, of one carrier on a task"
+    return "" if full else f"the pattern {STEADY}, {ENOUGH} seeds, a constant and `aes`, of {of} on a task"
 
 
 def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame, metric: str) -> Setting:

@@ -44,8 +44,8 @@ _PROBLEMS = {"off_grid": "lacks evaluations of the other runs"}
 def write_report(directory: str | Path, *, replicates: int = 10_000, metrics: Iterable[Metric] = ()) -> Path:
     """Write ``directory/report`` and return the path of its ``index.html``.
 
-    The page, ``tables.md``, ``metrics.parquet``, and every figure as PNG and SVG. The folder is written atomically; an
-    older report is replaced.
+    The page, ``tables.md``, ``metrics.parquet``, and every figure as PNG and SVG. An older report is replaced once the
+    new one is complete; a process that is killed between the two renames leaves none.
 
     Args:
       replicates: bootstrap replicates of the intervals.
@@ -69,7 +69,7 @@ def write_results(results: store.Results, place: Path, *, replicates: int = 10_0
 
 
 def write_folder(place: Path, page: Page, frame: "pl.DataFrame") -> None:
-    """Write a page, its tables, its figures and the tidy frame; an older folder is replaced in one step."""
+    """Write a page, its tables, its figures and the tidy frame into a new folder, which then replaces an older one."""
     html, text = render_html(page), render_markdown(page)
     partial, aside = (place.with_name(f".{place.name}-{kind}{os.getpid()}") for kind in ("", "old-"))
     with ExitStack() as stack:

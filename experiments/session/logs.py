@@ -1,6 +1,7 @@
 """Statistics on logs of other trainers: CSV, Parquet, W&B charts, TensorBoard event files, `evaluations.npz`."""
 
 import csv
+import dataclasses
 import io
 import math
 import re
@@ -15,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from aesjax.registry import listed, lookup
-from aesjax.typed import require
+from aesjax.typed import require, several, typed
 from experiments.measure.catalog import Metric
 from experiments.measure.study import LOGS, STEADY, load_study
 from experiments.report.write import status_of
@@ -52,8 +53,11 @@ def compare(logs: Any, *, metrics: Iterable[Metric] = (), **options: Any) -> Res
     Raises:
       ValueError, UnknownNameError, ModuleNotFoundError: a row, column or file that cannot be read, or no pairs of runs.
     """
-    chosen, several = LogOptions(**options), logs if isinstance(logs, list | tuple) else [logs]
-    rows = pl.concat([_canonical(*_opened(log), chosen) for log in several]).with_row_index("at")
+    chosen = LogOptions(**options)
+    types = {field.name: field.type for field in dataclasses.fields(LogOptions)}
+    chosen = LogOptions(**{name: typed(types[name], value, name) for name, value in vars(chosen).items()})
+    sources = logs if isinstance(logs, list | tuple) else [logs]
+    rows = pl.concat([_canonical(*_opened(log), chosen) for log in sources]).with_row_index("at")
     rows = rows.sort(pl.col("at").min().over(_RUN), "step", "at")  # runs in order of appearance
     rows = rows.with_columns(pl.col("state").forward_fill().over(_RUN)).drop_nulls("return_mean")
     if chosen.every is not None:
@@ -135,7 +139,7 @@ def _npz(path: Path) -> pl.DataFrame:
     try:
         with np.load(path, allow_pickle=False) as data:
             return pl.DataFrame({"step": data["timesteps"], "return": data["results"].mean(axis=1)})
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
         raise ValueError(f"{path} is no evaluations.npz of Stable-Baselines3: {str(error)[:100]}") from None
 
 
@@ -198,8 +202,11 @@ def _canonical(rows: pl.DataFrame, label: str, options: LogOptions) -> pl.DataFr
 
 def _points(changes: Any) -> list[float] | None:
     """Change points that are given as numbers; None for the name of a column."""
+    if not isinstance(changes, str):
+        steps = changes if several(changes) else [] if changes is None else [changes]
+        return [typed(float, step, "changes") for step in steps]
     try:
-        return [float(step) for step in (changes.split(",") if isinstance(changes, str) else changes or ())]
+        return [float(step) for step in changes.split(",")]
     except ValueError:
         return None
 

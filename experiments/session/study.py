@@ -104,7 +104,7 @@ class LogOptions:
     step: str | None = None  # column of environment steps; by default step, global_step, total_timesteps or _step
     returns: str | None = None  # column or TensorBoard tag of the return; by default return, eval/mean_reward, ...
     names: str | None = None  # form of runs' names, such as {task}__{method}__{seed}__{}; by default {method}-{seed}
-    changes: str | None = None  # steps at which the drift changes, comma-separated, or a column that changes there
+    changes: Annotated[Any, *_typed(str, "STEPS")] = None  # at which the drift changes, or a column that changes there
     every: float | None = None  # average the returns of this many steps, for runs with different steps
     floor: float | None = None  # return of random actions, for profiles, robust recovery and floor-corrected ratios
     baseline: str | None = None  # method that the others are compared with; by default the first

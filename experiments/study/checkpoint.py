@@ -51,7 +51,8 @@ def _folders(directory: Path) -> list[Path]:
     """Finished checkpoints, newest first."""
     if not directory.is_dir():
         return []
-    return sorted((p for p in directory.iterdir() if p.is_dir() and p.name.isdigit()), reverse=True)
+    found = [path for path in directory.iterdir() if path.is_dir() and path.name.isdigit()]
+    return sorted(found, key=lambda path: int(path.name), reverse=True)  # a batch may have more digits than others
 
 
 def _name(batch: int, number: int) -> str:

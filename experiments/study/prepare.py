@@ -169,7 +169,7 @@ def floor_of(world: World) -> float:
     The key and the number of episodes are fixed and equal for every study of the task.
     """
     nominal = jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
-    episodes = _FLOOR_STEPS // world.time_limit
+    episodes = max(1, _FLOOR_STEPS // world.time_limit)
     if isinstance(world.task.env, Hosted):  # each is a separate simulation
         episodes = min(episodes, _SIMULATED)
     returns = jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))

@@ -97,10 +97,16 @@ def share_of_method(study: Recorded, method: Method) -> Share:
 def measured_for(study: Recorded, share: Share, method: Method, rows: "pl.DataFrame") -> "pl.DataFrame":
     """The runs among ``rows`` that measured every quantile that a method reads at its level."""
     read = [each.reads for each in (share.schedule(method), share.signal(method)) if each is not None]
-    needed = {proxy.q for proxy in read if isinstance(proxy, DriftProxy) and "q" in proxy.factory.takes}
+    needed = {float(proxy.q) for proxy in read if isinstance(proxy, DriftProxy) and "q" in proxy.factory.takes}
     trained = Plan(study.config).share(share.carrier)
-    levels = {row.name: trained.schedule(row.method).proxy.q for row in trained.rows}
+    levels = {row.name: _level(trained, row.method) for row in trained.rows}
     return rows.filter(rows["method"].is_in([name for name, level in levels.items() if needed <= {level}]))
+
+
+def _level(share: Share, method: Method) -> float:
+    """Quantile level of the proxies that a run of a method records."""
+    proxy: Any = share.schedule(method).proxy
+    return float(proxy.q)
 
 
 def obstacle(share: Share, method: Method, rows: "pl.DataFrame") -> str:

@@ -1,7 +1,8 @@
 """A study in parts: blocks of its runs, each trained by `aesjax run` in a job of one SLURM array.
 
 The folder of the study has `plan.json`, the results in `parts/K`, and submitit's files in `slurm`, with the output of
-the jobs. After the last part, `join` writes the files of the complete study into the folder.
+the jobs; also `study.toml` if options cannot express the study. After the last part, `join` writes the files of the
+complete study into the folder.
 """
 
 import dataclasses
@@ -49,9 +50,12 @@ class StudyPlan:
     report: bool  # write a report when the parts are joined
     job: Mapping[str, Any]  # parameters of `submitit.SlurmExecutor`
     jobs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its newest SLURM job
+    study: str = ""  # as TOML, if ``words`` name the file that `write` makes of it; not stored
 
     def write(self) -> None:
-        data = {name: value for name, value in vars(self).items() if name != "directory"}
+        if self.study:
+            store.write_text(self.directory / store.STUDY, self.study)
+        data = {name: value for name, value in vars(self).items() if name not in ("directory", "study")}
         store.write_json(self.directory / store.PLAN, {"format": _FORMAT, **data})
 
     def block(self, number: int) -> tuple[int, int]:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
 STREAMS = "streams.parquet"
-PLAN, PARTS, SLURM = "plan.json", "parts", "slurm"  # of a study in parts: file, and folders
+PLAN, STUDY = "plan.json", "study.toml"  # files of a study in parts
+PARTS, SLURM = "parts", "slurm"  # its folders
 ADDED, JOINED = "added", "joined"  # folder of runs that are added to a finished study, and of the joined study in it
 AGENTS, SNAPSHOTS = "agents", "snapshots"  # folders: agents at the end, and policies at changes
 STDOUT = ("-", "/dev/stdout")  # names of standard output

@@ -43,7 +43,7 @@ class Agents(NamedTuple):
     """Trained agents of one carrier; R is their number."""
 
     nature: Mapping[str, Any]  # settings of their training, plain JSON: see `nature_of`
-    runs: list[dict[str, Any]]  # (R,) seed, method, steps, entropy_weight, return_mean
+    runs: list[dict[str, Any]]  # (R,) seed, method, step, entropy_weight, return_mean
     leaves: Mapping[str, np.ndarray]  # path in the agent's state -> (R, ...), without unfinished episodes
 
 

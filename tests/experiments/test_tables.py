@@ -98,7 +98,10 @@ def test_a_dry_run_names_what_is_missing_and_writes_nothing(tmp_path, capsys):
         ("--part C --tasks pendulum --carriers ppo --patterns abrupt", "the pattern steady"),
         ("--part F --tasks pendulum --carriers ppo", "a constant and `aes`"),  # its opponents are in part C
         ("--part appendix --carriers sac --patterns steady", "a pattern of abrupt"),
-        ("--part H --tasks pendulum --carriers crossq", "a constant and `aes`"),  # SAC's is the opponent
+        (
+            "--part H --tasks pendulum --carriers crossq",
+            "a constant and `aes`, of SAC on a task",
+        ),  # SAC's is the opponent
     ],
 )
 def test_a_selection_whose_tables_would_be_empty_is_refused_before_training(words, needed, tmp_path, capsys):

@@ -275,3 +275,10 @@ def test_the_traceback_behind_a_sentence_is_shown_on_request(monkeypatch, capsys
     assert "Traceback" in text
     assert "in parse_method" in text
     assert "aesjax: unknown schedule 'aess'; did you mean 'aes'" in text
+
+
+@pytest.mark.parametrize("option", ["--task", "--carriers"])
+def test_an_export_of_results_refuses_options_of_agents(option, tmp_path, capsys):
+    words = [tmp_path / "study", "--out", tmp_path / "record", "--results", option, "mine:thing"]
+    text = "--results reads no custom objects; leave out --task and --carriers, got mine:thing"
+    assert text in refused(capsys, "export", *words)

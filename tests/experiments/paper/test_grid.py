@@ -328,4 +328,9 @@ def test_early_tuning_chooses_on_the_beginning_and_compares_on_the_rest():
     result = early.early(setting, curves, 0.1)
     assert result.weight == pytest.approx(0.003)  # best before
     assert result.contrasts["steady"].interval.value == pytest.approx(2.0, abs=0.02)
+    ours, theirs = (pl.col("method") == name for name in ("PPO+AES", "PPO+fixed[base=0.003]"))
+    missing = (ours & (pl.col("seed") == 6)) | (theirs & (pl.col("seed") == 10))
+    uneven = curves.with_columns(return_mean=pl.col("return_mean") + 10.0 * pl.col("seed")).filter(~missing)
+    paired = early.early(setting, uneven, 0.1).contrasts["steady"].interval
+    assert paired.value == pytest.approx(2.0, abs=0.02)  # by position it would be 12
     assert result.costs == [0.0, pytest.approx(4.0, abs=0.02)]

@@ -181,6 +181,31 @@ def test_logs_that_cannot_be_compared_are_refused_in_a_sentence(tmp_path, capsys
     assert not (tmp_path / "report").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"floor": "3"}, "floor must be a number; got '3'"),
+        ({"every": "all"}, "every must be a number; got 'all'"),
+        ({"changes": [2000, None]}, "changes must be a number; got None"),
+        ({"changes": 9000}, "changes must increase between steps 0 and 750; got 9000"),
+    ],
+)
+def test_options_of_another_type_are_refused_in_a_sentence(options, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        compare(TWO, **options)
+
+
+def test_a_file_of_evaluations_with_other_numbers_of_rows_is_refused(tmp_path):
+    np.savez(tmp_path / "evaluations.npz", timesteps=np.arange(3), results=np.zeros((2, 5)))
+    with pytest.raises(ValueError, match=r"evaluations\.npz is no evaluations\.npz of Stable-Baselines3"):
+        compare(tmp_path / "evaluations.npz")
+
+
+def test_one_change_is_a_number_too():
+    one, text = (compare(TWO, changes=changes).metrics for changes in (500, "500"))
+    assert one.equals(text)
+
+
 def test_other_steps_can_be_averaged():
     for log in (OTHER, LONGER):
         assert compare(log, every=250.0).compare(*reversed(compare(log, every=250.0).methods))["pairs"][0] == 2

@@ -13,7 +13,7 @@ import pytest
 
 from experiments import Study
 from experiments.study import checkpoint, store
-from experiments.study.checkpoint import CheckpointError, load_newest, save
+from experiments.study.checkpoint import CheckpointError, evaluated, load_newest, save
 from experiments.study.folder import claim
 from experiments.study.process import numerics, start_jax
 from tests.experiments.configs import config_of
@@ -49,6 +49,13 @@ def test_the_newest_two_are_stored_and_the_newest_is_loaded_by_its_own_study_alo
     np.testing.assert_array_equal(saved.state["weights"], STATE["weights"])
     with pytest.raises(CheckpointError, match="another configuration"):
         load_newest(two, "another", STATE)
+
+
+def test_the_batch_after_999_is_the_newest(tmp_path):
+    for batch in (998, 999, 1000):
+        save(tmp_path, STUDY, batch, 5, STATE, rows(1))
+    saved = load_newest(tmp_path, STUDY, STATE)
+    assert (saved.batch, len(list(tmp_path.iterdir())), evaluated(tmp_path, 10)) == (1000, 2, 10_005)
 
 
 def test_arrays_of_size_zero_are_saved_and_take_their_shapes_from_the_program(tmp_path):

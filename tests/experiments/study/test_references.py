@@ -9,7 +9,8 @@ import pytest
 
 import envs
 from envs.world import World
-from experiments.study.prepare import optimum_of
+from experiments.study import prepare
+from experiments.study.prepare import floor_of, optimum_of
 from experiments.study.program import Plan
 from tests.experiments.configs import config_of, train_study
 
@@ -24,6 +25,12 @@ def test_every_seed_has_the_optimum_of_its_own_drift_and_without_drift_all_have_
     world = World(config.build_task(), config.vector_steps("sac"), config.segments)
     last = world.path(world.drift("abrupt", 2), np.array([world.total - 1], np.int32))[0]
     assert paths[1, -1] == pytest.approx(float(np.asarray(envs.optimal_return("toy")(last))[0]), abs=1e-4)
+
+
+def test_the_floor_of_a_task_with_long_episodes_is_the_return_of_one(monkeypatch):
+    world = Plan(config_of(steps=4000)).world
+    monkeypatch.setattr(prepare, "_FLOOR_STEPS", world.time_limit - 1)
+    assert np.isfinite(floor_of(world))
 
 
 @pytest.mark.slow

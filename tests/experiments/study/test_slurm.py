@@ -20,7 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from experiments import Study
 from experiments.cli import main
+from experiments.cli.run import Methods, Run, study_of
 from experiments.study.checkpoint import load_agent
 from experiments.study.folder import open_study
 from experiments.study.program import Plan, blocks_of
@@ -167,6 +169,20 @@ def test_a_submission_that_slurm_refuses_waits_and_a_part_that_it_ended_shows_it
     assert lines[-1] == f"train the others:  aesjax submit --resume --out {out}"
     (out / "plan.json").write_text('{"format": 4}')
     assert "plan.json cannot be used" in refused(capsys, "status", out)
+
+
+def test_parts_of_a_study_that_only_a_file_can_express_read_a_copy_of_the_file(slurm, tmp_path):
+    study = Study("toy_multigoal_classic", ["sac+aes", "ppo+fixed"], patterns="abrupt", seeds=2, steps=16_000)
+    (tmp_path / "mine.toml").write_text(study.to_toml())
+    install(slurm, "sbatch", "exit 1")
+    out = tmp_path / "study"
+    assert main(["submit", "--config", str(tmp_path / "mine.toml"), "--parts", "2", "--out", str(out)]) == 2
+    plan = read_plan(out)
+    assert plan.words == ["--config", str(out / "study.toml")]
+    part = Run(Methods(config=out / "study.toml"), Study(block=plan.block(2)))
+    assert json.loads(json.dumps(study_of(part).config.to_json())) == plan.part_config(2)
+    with pytest.raises(ValueError, match="leave out the other options of the study, except --block"):
+        study_of(Run(part.methods, Study(seeds=1)))
 
 
 # --- trained
