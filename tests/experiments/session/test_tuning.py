@@ -172,6 +172,7 @@ def test_a_killed_tuning_continues_to_equal_numbers_and_writes_events_of_trials_
         assert len(written) == curves.select("method", "pattern", "seed").n_unique()
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_tuning_prints_trials_and_study_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Study, "forecast", partialmethod(Study.forecast, seconds=0.1))
     monkeypatch.chdir(tmp_path)
