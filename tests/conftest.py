@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +33,6 @@ LARGEST_CACHE = 2**31  # bytes of compiled programs; a larger folder is emptied 
 LONGEST = (
     "test_extending.py",
     "test_page_code.py",
-    "experiments/session/test_python_page.py",
     "experiments/study/test_bridge_study.py",
     "experiments/study/test_lowering.py",
     "experiments/study/test_faults.py",
@@ -99,6 +99,16 @@ def share_compilations(config):
 def pytest_collection_modifyitems(items):
     rank = {f"tests/{file}": at for at, file in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.location[0], len(rank)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary(tmp_path_factory):
+    """Keep folders of studies and libraries that no test named where pytest removes them."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("temporary"))
+        patch.setattr(tempfile, "tempdir", folder)
+        patch.setenv("TMPDIR", folder)  # of processes
+        yield
 
 
 @pytest.fixture

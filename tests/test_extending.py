@@ -23,8 +23,7 @@ BASH = [body.strip().splitlines() for page in (PAGE, AGENT, CHANGED) for body in
 NAMED, INSTALLED, PROXY, CARRIER, VARIANTS = BASH
 TASKS = [line for page in OF_TASKS for block in blocks(page, "bash") for line in block.strip().splitlines()]
 MODULES = ("mine.py", "line.py", "square.py")
-SMALL = "--steps 2000"
-SHORTER = " --seeds 1 --evaluations 5 --episodes 2"  # the last word of an option wins
+SMALL = "--steps 2000 --seeds 1 --evaluations 20 --episodes 2"  # the last word of an option wins
 
 
 RUNNER = """
@@ -38,9 +37,13 @@ for line in sys.argv[1:]:
 """
 
 
+def small(line, *more):
+    """A command line of a page; a training is small, and has ``more`` options."""
+    return " ".join((line, SMALL, *more)) if " run " in line else line
+
+
 def aesjax(place, *lines, site=None, code=0):
-    """Command lines of the page in one process of their own, in the folder ``place``; stdout of each, and stderr."""
-    lines = [f"{line} {SMALL}" if " run " in line and "gridq" not in line else line for line in lines]
+    """Command lines in one process of their own, in the folder ``place``; stdout of each, and stderr."""
     path = [str(ROOT), *([str(site)] if site else [])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", RUNNER, *lines]
@@ -64,13 +67,13 @@ def test_an_installed_package_trains_reports_and_resumes_under_its_names(tmp_pat
     write(source, "pyproject.toml")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--no-build-isolation", "--target", str(site), str(source)], check=True, timeout=300)
-    (listed, *_), _ = aesjax(work, *INSTALLED[:2], site=site)
+    (listed, *_), _ = aesjax(work, *map(small, INSTALLED[:2]), site=site)
     assert re.search(r"  burst +Base weight times a factor .* \[mylab.mine:burst\]", listed)
     assert re.search(r"  square +Alternate between .* \[mylab.square:square\]", listed)
     assert re.search(r"  reach +a point on a line whose target drifts \[mylab.line:reach\]", listed)
     study = work / "runs" / "installed"
     before = (study / "curves.parquet").read_bytes()
-    aesjax(work, *INSTALLED[2:], INSTALLED[1] + " --resume", site=site)
+    aesjax(work, *INSTALLED[2:], small(INSTALLED[1], "--resume"), site=site)
     assert (study / "curves.parquet").read_bytes() == before
 
     rows = pl.read_parquet(study / "curves.parquet")
@@ -90,7 +93,7 @@ def test_an_installed_package_trains_reports_and_resumes_under_its_names(tmp_pat
 def test_the_commands_shown_run_from_training_to_resuming(tmp_path):
     write(tmp_path, *MODULES)
     train, *rest = NAMED
-    aesjax(tmp_path, train, *rest, train + " --resume")
+    aesjax(tmp_path, small(train), *rest, small(train, "--resume"))
     assert (tmp_path / "runs" / "named" / "report" / "index.html").exists()
 
 
@@ -98,7 +101,7 @@ def test_the_commands_shown_run_from_training_to_resuming(tmp_path):
 def test_the_commands_of_tasks_train_under_their_drift(tmp_path):
     write(tmp_path, "line.py", "push.py", "rail.py")
     one = [line.replace("--carriers sac,ppo", "--carriers ppo") for line in TASKS]
-    aesjax(tmp_path, *(line + SHORTER + " --patterns abrupt" * ("--patterns" not in line) for line in one))
+    aesjax(tmp_path, *(small(line, "--evaluations 5", "--patterns abrupt") for line in one))
     studies = {study.name: pl.read_parquet(study / "curves.parquet") for study in (tmp_path / "runs").iterdir()}
     assert set(studies) == {"cost", "push", "pendulum", "reach", "rail"}
     for rows in studies.values():
@@ -109,7 +112,7 @@ def test_the_commands_of_tasks_train_under_their_drift(tmp_path):
 @pytest.mark.slow
 def test_a_proxy_feeds_the_schedules_here(tmp_path):
     write(tmp_path, "fast_proxies.py")
-    aesjax(tmp_path, PROXY[0])
+    aesjax(tmp_path, small(PROXY[0]))
     rows = pl.read_parquet(tmp_path / "runs" / "proxy" / "curves.parquet")
     assert set(rows["method"]) == {f"SAC+{name}[proxy=td_max]" for name in ("AES", "AES-R")}
     assert (rows.filter(pl.col("step") == 2000)["proxy"] > 0).all()
@@ -118,9 +121,9 @@ def test_a_proxy_feeds_the_schedules_here(tmp_path):
 @pytest.mark.slow
 def test_variants_of_a_carrier_train(tmp_path):
     write(tmp_path, "tame.py")
-    aesjax(tmp_path, VARIANTS[0] + SHORTER + " --schedules fixed")
+    aesjax(tmp_path, small(VARIANTS[0], "--steps 400 --evaluations 5 --schedules fixed"))
     rows = pl.read_parquet(tmp_path / "runs" / "tame" / "curves.parquet")
-    last = rows.filter(pl.col("step") == 2000)
+    last = rows.filter(pl.col("step") == 400)
     assert last["return_mean"].n_unique() == 2
     stored = (tmp_path / "runs" / "tame" / "config.json").read_text()
     assert "scale_by_rms" in stored
@@ -131,7 +134,7 @@ def test_variants_of_a_carrier_train(tmp_path):
 @pytest.mark.learning
 def test_a_carrier_trains_and_learns(tmp_path):
     write(tmp_path, "gridq.py")
-    aesjax(tmp_path, CARRIER[0])
+    aesjax(tmp_path, CARRIER[0] + " --schedules baseline --seeds 1")
     rows = pl.read_parquet(tmp_path / "runs" / "carrier" / "curves.parquet")
     last = rows.filter(pl.col("step") > 9_000, pl.col("method") == "GridQ")["return_mean"].mean()
     assert last > 0.8 * 47.8  # the optimum of the steady toy task

@@ -18,7 +18,6 @@ from tests.pages import NEEDS, PAGES, ROOT, blocks
 BEYOND = {*NEEDS.values(), "gymnax", "rejax"}  # packages that requirements.lock lacks
 FILE = re.compile(r"# (\w+\.py)\n")  # first line of a block that the reader saves
 ELSEWHERE = {
-    "docs/study_in_python.md": "tests/experiments/session/test_python_page.py runs it in a notebook",
     "docs/write_schedule.md": "tests/test_readme.py runs it between its commands, whose results it reads",
 }
 
@@ -93,6 +92,13 @@ def protocols_sb3(left, printed):
     np.testing.assert_allclose(model[0, :, 0], left["frictions"][-1], rtol=1e-6)
 
 
+def study_in_python(left, printed):
+    assert "def burst(proxy, *, base, decay=0.9):" in Path("runs/python/config.json").read_text()
+    assert Path("runs/python/report/index.html").exists()
+    assert left["returns"].shape == (2, 5)
+    assert "--warm-start runs/python" in printed
+
+
 def theory(left, printed):
     paper, prior, maximal = (float(line.split()[1]) for line in printed.splitlines())
     assert maximal < prior < paper
@@ -136,6 +142,7 @@ CHECKS = {
     ("docs/import_task.md", "mujoco_playground"): import_task_playground,
     ("docs/own_task.md",): own_task,
     ("docs/protocols.md", "stable_baselines3"): protocols_sb3,
+    ("docs/study_in_python.md",): study_in_python,
     ("docs/theory.md",): theory,
     ("docs/tuning.md",): tuning,
     ("docs/use_in_library.md", "stable_baselines3"): use_in_library_sb3,
@@ -147,6 +154,7 @@ SLOW = {
     ("docs/elsewhere.md",),
     ("docs/elsewhere.md", "stable_baselines3"),
     ("docs/protocols.md", "stable_baselines3"),
+    ("docs/study_in_python.md",),
     ("docs/tuning.md",),
     ("docs/use_in_library.md", "stable_baselines3"),
     ("docs/use_in_pytorch.md",),
@@ -167,6 +175,7 @@ def cases():
 
 
 CASES = cases()
+assert {*CHECKS, *SLOW} <= {(str(case.values[0].relative_to(ROOT)), *case.values[1]) for case in CASES}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of packages that Brax imports
@@ -194,7 +203,3 @@ def test_blocks_run_in_order_as_a_reader_pastes_them(page, needs, tmp_path, monk
     Path("page.py").write_text("\n".join(pasted))
     left = runpy.run_path("page.py")
     CHECKS.get((str(page.relative_to(ROOT)), *needs), lambda left, printed: None)(left, capsys.readouterr().out)
-
-
-def test_every_check_belongs_to_a_case():
-    assert {*CHECKS, *SLOW} <= {(str(case.values[0].relative_to(ROOT)), *case.values[1]) for case in CASES}

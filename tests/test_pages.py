@@ -77,9 +77,15 @@ def test_python_blocks_compile_and_import_what_exists(page):
                     assert hasattr(module, name.name) or find_spec(f"{node.module}.{name.name}"), name.name
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "aesjax").rglob("[a-z]*.py")), ids=named)
+EXAMPLES = [path for name in OURS for path in sorted((ROOT / name).rglob("*.py")) if ">>> " in path.read_text()]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=named)
 def test_examples_in_docstrings_run(path):
-    module = import_module(str(path.relative_to(ROOT).with_suffix("")).replace("/", "."))
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name], reason="`make test-all` installs it")
+    module = import_module(name)
     assert doctest.testmod(module).failed == 0
 
 
@@ -123,11 +129,6 @@ def test_the_version_is_the_same_wherever_it_stands():
     assert project["version"] == aesjax.__version__
     assert f"\nversion: {aesjax.__version__}\n" in citation
     assert f"\n## {aesjax.__version__} (" in (ROOT / "CHANGELOG.md").read_text()
-    assert f"\nlicense: {project['license']}\n" in citation
-    paper = "Tracking Drift: Variation-Aware Entropy Scheduling for Non-Stationary Reinforcement Learning"
-    assert paper in citation
-    assert paper in " ".join((ROOT / "README.md").read_text().split())
-    assert "Apache License" in (ROOT / "LICENSE").read_text()
 
 
 def dead(site):
@@ -163,12 +164,3 @@ def test_the_site_builds_without_a_warning_or_a_dead_link_and_knows_every_public
     signals = (tmp_path / "api" / "schedules.html").read_text()
     assert "temporal-difference errors of the update batch" in signals  # the comment behind a field
     assert "Alias for field" not in signals
-
-
-def test_every_command_is_shown_somewhere(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    commands = set(re.search(r"\{([a-z,\s]+)\}", capsys.readouterr().out)[1].replace("\n", "").split(","))
-    assert {"run", "report", "list"} <= commands
-    text = "\n".join(page.read_text() for page in PAGES)
-    assert {name for name in commands if f"aesjax {name}" not in text} == set()

@@ -26,8 +26,8 @@ assert paper_table("recovery")
 import envs
 assert envs.make("isaac_ant", engine="mujoco").env.spec.obs_size == 60
 from experiments.cli import main
-small = "--schedules baseline,aes_r --patterns abrupt --seeds 1:2 --steps 2000 --out study".split()
-assert main(["run", *small]) == 0
+sizes = "--patterns abrupt --seeds 1:2 --steps 2000 --evaluations 20 --episodes 2".split()
+assert main(["run", "--schedules", "baseline,aes_r", *sizes, "--out", "study"]) == 0
 page = Path("study", "report", "index.html")
 page.unlink()
 assert main(["report", "study"]) == 0

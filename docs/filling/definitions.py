@@ -29,6 +29,19 @@ def tasks() -> str:
 
 
 @table
+def general_sizes() -> str:
+    """Sizes of a study of a task without presets, by its time limit."""
+    from experiments.presets.general import general
+
+    body = []
+    for episodes, limit in (("up to 200 steps", 200), ("longer", 201)):
+        for name, preset in general(limit).items():
+            sizes = [f"{preset.steps:,}", f"{preset.evaluations} of {preset.episodes} episodes"]
+            body.append([episodes, f"`{name}`", *sizes, f"{100 * preset.replay_fraction:g} % of the steps"])
+    return markdown(["episodes", "`--preset`", "steps of a run", "evaluations", "replay"], body)
+
+
+@table
 def protocols() -> str:
     """The published protocols and their deviations; those that differ in the task alone share a row."""
     import envs

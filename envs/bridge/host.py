@@ -1,8 +1,8 @@
 """A torch simulator in this process, with JAX arrays in and out, for custom loops on the host.
 
->>> env = SimEnv(InProcess(torch_env))
->>> obs = env.reset(seed=0)
->>> rows = env.step(actions)
+>>> env = SimEnv(InProcess(torch_env))  # doctest: +SKIP
+>>> obs = env.reset(seed=0)  # doctest: +SKIP
+>>> rows = env.step(actions)  # doctest: +SKIP
 """
 
 from collections import deque

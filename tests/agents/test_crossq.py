@@ -131,11 +131,7 @@ def test_the_actor_makes_one_step_when_it_is_due():
         assert (int(after.actor_opt.count), int(after.critic_opt.count), int(after.updates)) == (steps, 1, 1)
 
 
-def test_a_study_gives_it_the_sizes_of_sac_and_the_published_numbers():
+def test_a_study_gives_it_the_base_of_sac():
     config = config_of(task="hopper", carriers="sac,crossq", schedules="fixed", preset="mujoco-paper", engine="mujoco")
     ours, theirs = config.settings["crossq"], config.settings["sac"]
     assert ours.base == theirs.base
-    assert dict(ours.config) == {}
-    assert dict(config_of(task="toy", carriers="crossq", schedules="fixed").settings["crossq"].hyper) == {
-        "learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.97,
-    }  # fmt: skip

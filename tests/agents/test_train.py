@@ -81,7 +81,7 @@ def test_a_study_with_equal_settings_has_equal_curves(carrier, schedule, segment
     Replay, warm-up, and the first weight and the bound of PPO are the defaults of both.
     """
     study = Study(
-        "toy", f"{carrier}+{schedule}", patterns="abrupt", seeds=2, steps=1040, evaluations=10, segments=segments
+        "toy", f"{carrier}+{schedule}", patterns="abrupt", seeds=[2], steps=1040, evaluations=10, segments=segments
     )
     results, config = study.run(quiet=True), study.config
     own = config.settings[carrier]

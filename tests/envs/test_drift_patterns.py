@@ -202,10 +202,8 @@ def test_patterns_of_the_release_are_those_of_its_code(pattern):
     np.testing.assert_allclose(toy, [release_shift(pattern, u) for u in steps], atol=1e-6)
 
 
-def test_patterns_of_the_release_stand_behind_those_of_the_text_which_are_all_that_all_means():
+def test_all_means_the_patterns_of_the_text():
     names = ("steady", "abrupt", "linear", "periodic", "mixed")
-    others = ("sawtooth", "mixed_release", "ou", "walk", "redrawn", "noisy_sine")
-    assert tuple(PATTERNS) == (*names, *others)  # traced indices of stored programs
     assert tuple(parse_names("pattern", "--patterns", "all")) == names
     assert tuple(parse_names("pattern", "--patterns", "steady,sawtooth")) == ("steady", "sawtooth")
 

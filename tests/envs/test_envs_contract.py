@@ -55,12 +55,8 @@ SLOW = ("walker2d", "humanoid", "isaac_humanoid")
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in envs.TASKS]
 )
 class TestEveryTask:
-    def test_is_described_completely(self, name):
-        task = make(name)
-        assert task.name == name
-        assert task.family in {"toy", "mujoco", "isaac"}
-        assert task.description
-        for channel in task.channels:
+    def test_drifts_around_its_nominal_value(self, name):
+        for channel in make(name).channels:
             assert channel.low <= channel.nominal <= channel.high
             assert (channel.kind, channel.size) in {("scalar", 1), ("planar", 2)}
 

@@ -1,4 +1,4 @@
-"""The notebooks: committed with their outputs, which are small and name no machine; they run, in a short form."""
+"""The notebooks: their committed outputs name no machine; they run, in a short form."""
 
 import json
 import os
@@ -12,6 +12,17 @@ from tests.pages import ROOT
 BOOKS = sorted((ROOT / "experiments" / "notebooks").glob("*.ipynb"))
 #: Contents of the cell tagged `parameters` in notebooks that train for minutes; the others run as they are committed.
 SHORT = dict.fromkeys(("own_schedule", "own_environment"), "STEPS, SEEDS = 2_000, 2")
+#: A cell after a shortened notebook, and its output: methods, patterns or replayed schedules, runs.
+LEFT = {
+    "own_schedule": (
+        "print(*sorted(results.methods), *sorted(set(weights['replayed'])), results.streams.height)",
+        "SAC SAC+AES-R SAC+BURST SAC+fixed SAC+AES-R SAC+BURST SAC+BURST[gain=3] 8\n",
+    ),
+    "own_environment": (
+        "print(*sorted(results.methods), *sorted(set(late['pattern'])), results.streams.height)",
+        "SAC SAC+AES SAC+fixed+recent[base=0.05] SAC+fixed[base=0.05] abrupt steady 16\n",
+    ),
+}
 NUMBER = re.compile(r"[-+]?\d+\.\d+")
 
 
@@ -20,14 +31,10 @@ def named(book):
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=named)
-def test_outputs_are_there_small_and_without_names_of_machines(book):
-    text = book.read_text()
-    cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+def test_outputs_have_no_errors_and_no_paths_of_machines(book):
+    cells = [cell for cell in json.loads(book.read_text())["cells"] if cell["cell_type"] == "code"]
     shown = [output for cell in cells for output in cell["outputs"]]
     assert not [output for output in shown if output["output_type"] == "error"]
-    assert any("image/png" in output.get("data", {}) for output in shown)
-    assert len(text) < 250_000
     outputs = json.dumps([{k: v for k, v in o.get("data", {}).items() if k != "image/png"} | o for o in shown])
     outputs = re.sub(r'"image/png": "[^"]*"', "", outputs)
     assert not re.findall(r"/(?:home|root|tmp|usr|Users|var|mnt)/", outputs)
@@ -64,12 +71,15 @@ def test_it_runs_and_prints_the_committed_numbers(book, kernel):
     parameters.source = SHORT.get(book.stem, parameters.source)
     forget = "%reset -f\nimport jax\njax.config.update('jax_enable_x64', False)"
     notebook.cells.insert(0, nbformat.v4.new_code_cell(forget))
+    ask, left = LEFT.get(book.stem, ("", ""))
+    notebook.cells.append(nbformat.v4.new_code_cell(ask))
     client = NotebookClient(notebook, km=kernel, timeout=600)
     client.execute()
     client.kc.stop_channels()
     # Floats differ a little between processors.
-    assert NUMBER.sub("#", printed(notebook)) == NUMBER.sub("#", printed(committed))
-    pairs = zip(*(map(float, NUMBER.findall(printed(one))) for one in (notebook, committed)), strict=True)
+    stated, expected = printed(notebook), printed(committed) + left
+    assert NUMBER.sub("#", stated) == NUMBER.sub("#", expected)
+    pairs = zip(*(map(float, NUMBER.findall(text)) for text in (stated, expected)), strict=True)
     assert all(abs(a - b) <= 0.01 + 0.01 * abs(b) for a, b in pairs)
 
 

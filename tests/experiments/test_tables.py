@@ -106,9 +106,7 @@ def test_a_dry_run_names_what_is_missing_and_writes_nothing(tmp_path, capsys):
 )
 def test_a_selection_whose_tables_would_be_empty_is_refused_before_training(words, needed, tmp_path, capsys):
     assert main(["table", "grid", *words.split(), "--out", str(tmp_path / "out")]) == 2
-    message = capsys.readouterr().err
-    assert needed in message
-    assert len(message) < 300
+    assert needed in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -158,30 +158,41 @@ def test_non_finite_signal_keeps_the_whole_state(name):
 LONG = 10**9  # updates
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_billion_updates_late_every_memory_moves_as_in_double_precision(name, monkeypatch):
-    """A float32 sum ignores steps below half of its last digit, and a float32 factor cannot be ``1 - 1 / 2e7``."""
+@pytest.fixture(scope="module")
+def late():
+    """Leaves of every schedule's state a billion updates late, 16,000 updates later, and that in double precision."""
     before = jax.tree.map(lambda x: 1.0 + 0.1 * x, stream(1000))
     after = jax.tree.map(lambda x: 3.0 * x, before)._replace(true_drift=jnp.zeros(1000))
 
-    def ran(state, signals, repeats):
-        schedule = built(name, proxy="value_loss", updates=float(LONG))
-        again = lambda state, now: (schedule.update(now, state), None)  # noqa: E731
-        many = lambda state, _: (jax.lax.scan(again, state, signals)[0], None)  # noqa: E731
-        return jax.lax.scan(many, schedule.init() if state is None else state, length=repeats)[0]
+    def ran(states, signals, repeats):
+        schedules = {name: built(name, proxy="value_loss", updates=float(LONG)) for name in NAMES}
 
-    def late(leaf):
+        def step(states, now):
+            return {name: schedules[name].update(now, state) for name, state in states.items()}, None
+
+        first = {name: schedule.init() for name, schedule in schedules.items()} if states is None else states
+        many = lambda states, _: (jax.lax.scan(step, states, signals)[0], None)  # noqa: E731
+        return jax.lax.scan(many, first, length=repeats)[0]
+
+    def later(leaf):
         leaf = np.asarray(leaf)
         return np.where(leaf == 1000, LONG, leaf).astype(leaf.dtype) if leaf.dtype == np.int32 else leaf
 
-    first = jax.tree.map(late, quick(ran, static_argnums=2)(None, before, 1))
-    assert int(first.count) == LONG
-    own = quick(ran, static_argnums=2)(first, after, 16)
-    with jax.enable_x64(True), monkeypatch.context() as patch:
+    first = jax.tree.map(later, quick(ran, static_argnums=2)(None, before, 1))
+    single = quick(ran, static_argnums=2)(first, after, 16)
+    with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
         patch.setattr(jnp, "float32", jnp.float64)
         wide = lambda x: np.asarray(x, np.float64 if np.asarray(x).dtype == np.float32 else None)  # noqa: E731
-        exact = quick(ran, static_argnums=2)(*jax.tree.map(wide, (first, after)), 16)
-    old, new, want = (jax.tree_util.tree_leaves_with_path(tree) for tree in (first, own, exact))
+        double = quick(ran, static_argnums=2)(*jax.tree.map(wide, (first, after)), 16)
+    return first, single, double
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_billion_updates_late_every_memory_moves_as_in_double_precision(late, name):
+    """A float32 sum ignores steps below half of its last digit, and a float32 factor cannot be ``1 - 1 / 2e7``."""
+    first, single, double = (states[name] for states in late)
+    assert int(first.count) == LONG
+    old, new, want = (jax.tree_util.tree_leaves_with_path(state) for state in (first, single, double))
     for (path, x), (_, y), (_, z) in zip(old, new, want, strict=True):
         assert z.dtype in (np.float64, np.int32)
         if not (where := jax.tree_util.keystr(path)).endswith(".lost"):

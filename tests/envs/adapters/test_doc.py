@@ -41,23 +41,3 @@ def test_a_drifting_mass_of_the_rail_changes_its_step():
         speeds.append(float(obs[1]))
     assert speeds == sorted(speeds, reverse=True)
     assert speeds[0] > 1.8 * speeds[1] > 3 * speeds[2]
-
-
-def test_the_sizes_of_the_page_are_those_of_the_general_preset():
-    from experiments.presets.general import general
-
-    _, _, section = (ROOT / "docs" / "presets.md").read_text().partition("## Sizes and base weight")
-    shown = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in section.splitlines()
-        if "| `quick` |" in line or "| `paper` |" in line
-    ]
-    for limit, rows in ((200, shown[:2]), (201, shown[2:])):
-        for (name, preset), row in zip(general(limit).items(), rows, strict=True):
-            assert row[1] == f"`{name}`"
-            assert row[2] == f"{preset.steps:,}"
-            assert row[3].removesuffix(" episodes") == f"{preset.evaluations} of {preset.episodes}"
-            assert row[4].removesuffix(" of the steps") == f"{preset.replay_fraction:.0%}".replace("%", " %")
-            assert preset.num_envs == 1
-            weights = {carrier: (own.base, own.num_envs) for carrier, own in preset.carriers.items()}
-            assert weights == {"ppo": (0.01, 8)} | dict.fromkeys(("sac", "sql", "meow"), (0.1, None))

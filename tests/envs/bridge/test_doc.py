@@ -20,7 +20,7 @@ def test_an_environment_of_your_own_trains_under_abrupt_drift_with_the_code_of_t
     (tmp_path / "torch.py").write_text("raise ImportError('PyTorch is not installed')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     options = "--carriers ppo --schedules baseline --patterns abrupt --seeds 1:1 --num-envs 256 --steps 25600"
-    options += " --timeout 60 --out out --no-report --quiet"
+    options += " --evaluations 20 --timeout 60 --out out --no-report --quiet"
     assert main(["run", "--task", "bridge:integrator:make", *options.split()]) == 0
     rows = read_rows(tmp_path / "out" / "curves.parquet")
     assert rows["return_mean"].is_finite().all()

@@ -1,5 +1,7 @@
 """Observations, rewards and ends against the references' formulas, transcribed for random states, in both variants."""
 
+import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from envs.isaac.humanoid import Humanoid
 from envs.isaac.ingenuity import Ingenuity
 from envs.isaac.walkers import Ant
 from envs.physics import Drive, Physics
+from tests.quick import quick
 
 N = 500
 VARIANTS = pytest.mark.parametrize("variant", ["gym", "omni"])
@@ -23,6 +26,17 @@ BY_LEVEL = [0, 1, 15, 16, 18, 19, 2, 17, 20, 3, 5, 4, 9, 11, 10, 6, 12, 7, 8, 13
 
 def wxyz(turn):
     return np.roll(turn.as_quat(), 1, axis=-1)
+
+
+def both(call, physics, *batched):
+    """``call`` with NumPy, of all states; with JAX it is equal of each state alone."""
+    theirs = call(np, physics, *batched, IsaacParams())
+    with jax.enable_x64(True):
+        of_one = lambda fields, *own: call(jnp, Physics(**fields), *own, IsaacParams())  # noqa: E731
+        ours = quick(jax.vmap(of_one))(vars(physics), *batched)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    return theirs
 
 
 def free_body(rng, com):
@@ -56,7 +70,7 @@ def test_walkers(kind, variant):
         subtree_com=np.broadcast_to(com[:, 1:2], com.shape), qfrc_actuator=motors, qfrc_passive=passive,
         **{"cfrc_ext" if gym else "cfrc_int": wrench},
     )  # fmt: skip
-    found = task.outcome(np, physics, before, actions, Drive(actions), IsaacParams())
+    found = both(task.outcome, physics, before, actions, Drive(actions))
 
     actions, q, qd = np.clip(actions, -1, 1), q[:, order], qd[:, order]
     roll, _, yaw = turn.as_euler("xyz").T
@@ -91,7 +105,7 @@ def test_walkers(kind, variant):
     np.testing.assert_allclose(found.obs, np.concatenate(obs, -1), atol=1e-9)
     np.testing.assert_allclose(found.reward, np.where(fallen, -2.0 if ant else -1.0, reward), atol=1e-8)
     np.testing.assert_array_equal(found.terminated, fallen)
-    torque = task.control(np, physics, before, actions, IsaacParams()).ctrl[:, order] * task.gears
+    torque = both(task.control, physics, before, actions).ctrl[:, order] * task.gears
     power = 1.0 if gym or not ant else 0.5
     np.testing.assert_allclose(torque, actions * (15.0 * power if ant else GEARS[order]))
 
@@ -104,7 +118,7 @@ def test_ingenuity(variant):
     memory = np.concatenate([np.tile(target, (1, (task.memory_size - 1) // 3)), np.ones((N, 1))], -1)
     physics = Physics(qpos=np.concatenate([place, wxyz(turn)], -1), qvel=root)
     action = rng.uniform(-1.5, 1.5, (N, 6))
-    found = task.outcome(np, physics, memory, action, Drive(np.zeros((N, 0))), IsaacParams())
+    found = both(task.outcome, physics, memory, action, Drive(np.zeros((N, 0))))
     quaternion = turn.as_quat() if gym else wxyz(turn)
     obs = np.clip(np.concatenate([(target - place) / 3, quaternion, linear / 2, angular / np.pi], -1), -5, 5)
     distance, tilt = np.linalg.norm(target - place, axis=-1), np.abs(1 - turn.apply([0, 0, 1])[:, 2])
@@ -121,7 +135,7 @@ def test_ingenuity(variant):
         share = np.clip(share, -0.2, 0.2) if gym else 0.2 * share
         thrust = up * np.concatenate([share, np.ones((N, 1))], -1)
         force, torque = force + thrust, torque + np.cross([0, 0, height] - task.model.body_ipos[1], thrust)
-    applied = task.control(np, physics, memory, action, IsaacParams()).xfrc_applied
+    applied = both(task.control, physics, memory, action).xfrc_applied
     np.testing.assert_allclose(applied[:, 1], np.concatenate([turn.apply(force), turn.apply(torque)], -1), atol=1e-9)
     np.testing.assert_array_equal(applied[:, 0], 0.0)
 
@@ -139,7 +153,7 @@ def test_allegro_hand(variant):
     turn = Rotation.from_rotvec(close * rng.normal(size=(N, 3))) * goal
     root[:, 3:] = turn.inv().apply(angular)
     physics = Physics(qpos=np.concatenate([q, place, wxyz(turn)], -1), qvel=np.concatenate([qd, root], -1))
-    found = task.outcome(np, physics, memory, action, Drive(action), IsaacParams())
+    found = both(task.outcome, physics, memory, action, Drive(action))
 
     action, between = np.clip(action, -1, 1), turn * goal.inv()
     blocks = {
@@ -185,8 +199,8 @@ def test_anymal(variant):
     flat = np.tile(np.eye(3), (N, task.model.ngeom, 1, 1))
     free = {"actuator_force": torques, "geom_xpos": shapes, "geom_xmat": flat}
     physics = Physics(qpos=np.concatenate([place, wxyz(turn), q], -1), qvel=np.concatenate([root, qd], -1), **free)
-    drive = task.control(np, physics, memory, actions, IsaacParams())
-    found = task.outcome(np, physics, memory, actions, drive, IsaacParams())
+    drive = both(task.control, physics, memory, actions)
+    found = both(task.outcome, physics, memory, actions, drive)
 
     actions, v, w = np.clip(actions, -1, 1), turn.inv().apply(linear), turn.inv().apply(angular)
     obs = [2 * v, 0.25 * w, turn.apply([0, 0, -1]), commands * [2.0, 2.0, 0.25], (q - DEFAULT)[:, order]]

@@ -238,30 +238,18 @@ def test_a_rotational_drag_slows_the_spin_and_is_scaled_by_joint_damping(factor)
     assert stepped.qvel[0, 5] == pytest.approx(5.0 * np.exp(-0.02 * factor * 0.2 / 0.0161117), rel=5e-3)
 
 
-#: Task -> size of actions, steps in the air, and the largest difference there, of all steps and of rewards, in the
-#: median over copies: in one of them a contact may begin a step earlier.
-PARITY = {
-    Ant: (0.5, 7, 2e-4, 2e-3, 1e-3),
-    Humanoid: (0.5, 4, 1e-4, 5e-2, 1e-2),
-    Ingenuity: (1.0, 20, 1e-4, 1e-4, 1e-4),
-    Anymal: (1.0, 3, 1e-4, np.inf, np.inf),  # contact is chaotic
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", PARITY)
-def test_mjx_moves_as_the_c_engine(kind):
-    """Free fall and the rest on the floor; the difference is that of float32."""
-    size, air, first, all_steps, of_reward = PARITY[kind]
-    task = kind()
-    actions = size * random_actions(task, 20, 8)
+def test_mjx_moves_as_the_c_engine():
+    """Free fall and the rest on the floor; the difference is that of float32.
+
+    Medians over copies: in one of them a contact may begin a step earlier.
+    """
+    task, air = Ant(), 7
+    actions = 0.5 * random_actions(task, 20, 8)
     theirs, (obs, reward, terminated) = run(task, actions), mjx_run(task, actions)
     difference = np.abs(obs - theirs.obs)
-    if kind is Ant:  # yaw and roll jump by a turn
-        difference = np.abs((difference + 1) % (2 * np.pi) - 1)
-    assert np.median(difference[:air].max((0, 2))) < first
-    assert np.median(difference.max((0, 2))) < all_steps
-    assert np.median(np.abs(reward - theirs.reward).max(0)) < of_reward
-    assert abs(reward.mean() - theirs.reward.mean()) < 0.1 * np.abs(theirs.reward).mean()
-    if np.isfinite(all_steps):
-        np.testing.assert_array_equal(terminated, theirs.terminated)
+    difference = np.abs((difference + 1) % (2 * np.pi) - 1)  # yaw and roll jump by a turn
+    assert np.median(difference[:air].max((0, 2))) < 2e-4
+    assert np.median(difference.max((0, 2))) < 2e-3
+    assert np.median(np.abs(reward - theirs.reward).max(0)) < 1e-3
+    np.testing.assert_array_equal(terminated, theirs.terminated)

@@ -17,6 +17,7 @@ STUDIES = [
     "--preset paper --seeds 3,1,7:9",
     "--carriers all --schedules aes:proxy=td_mean:lambda_max=inf,fixed+reset:every=0.2:strength=0.5 --drift-seed 4",
     "--schedules aes_r --sweep gain=0.1,1e-7,4 --sweep weight_decay=0,1e-2 --patterns steady --source fresh",
+    "--segments 2 --steps 1600 --evaluations 4",
     "--proxy td_mean --counterfactual --layer-norm --block 3:40",
     "--task hopper --preset mujoco-warm --observe drift --channels hard --carriers sac,ppo --steps 204800",
     "--task ant --preset mujoco-quick --engine mjx --observation v4 --channels body_mass=0.5:1.25,direction",

@@ -269,7 +269,6 @@ def test_the_command_writes_json_and_a_page(toy, found, tmp_path, capsys):
     assert main(["audit", str(toy), "--json", str(record), "--out", str(plain)]) == 0
     printed = capsys.readouterr().out
     said = " ".join(printed.split())
-    assert len(printed.splitlines()) < 60
     assert {claim.key for claim in CLAIMS} <= {*said.replace(",", " ").split()}
     data = json.loads(record.read_text())
     assert [claim["key"] for claim in data["claims"]] == [claim.key for claim in CLAIMS]

@@ -23,11 +23,13 @@ from experiments.session.policy import Policy
 ALONE = """
 import sys
 sys.modules.update(dict.fromkeys(("jax", "flax", "aesjax", "experiments")))  # not importable
+from pathlib import Path
 import numpy as np
 from reader import act
-policy, obs = np.load("policy.npz"), np.load("obs.npy")
-assert np.allclose(act(policy, obs[0]), act(policy, obs)[0], rtol=0, atol=1e-12)
-np.save("actions.npy", act(policy, obs))
+for file in Path().glob("*/policy.npz"):
+    policy, obs = np.load(file), np.load(file.with_name("obs.npy"))
+    assert np.allclose(act(policy, obs[0]), act(policy, obs)[0], rtol=0, atol=1e-12)
+    np.save(file.with_name("actions.npy"), act(policy, obs))
 """
 SMALL = (16, 16)
 
@@ -50,28 +52,45 @@ def sized(carrier, task, config=None):
     return carrier(spec.obs_size, spec.action_size, *([] if config is None else [config])), task
 
 
-@pytest.mark.parametrize(
-    ("carrier", "task"),
-    [
-        sized(Sac, "toy", SacConfig(SMALL)),
-        sized(CrossQ, "toy", CrossQConfig(SMALL)),
-        *(sized(Ppo, "toy", PpoConfig(hidden=SMALL, activation=name)) for name in ("relu", "tanh", "elu", "gelu")),
-        sized(Ppo, "toy", PpoConfig(hidden=SMALL, shared=True, normalise_obs=0.0)),
-        sized(DiscreteSac, "grid", SacConfig(SMALL)),
-        sized(DiscretePpo, "grid", PpoConfig(hidden=SMALL)),
-        sized(DiscreteSql, "grid", SqlConfig(hidden=SMALL)),
-    ],
-)
-def test_an_exported_policy_acts_without_jax_as_with_it(carrier, task, tmp_path):
-    policy = policy_of(carrier, task, tmp_path)
-    obs = (3.0 + 5.0 * np.random.default_rng(2).standard_normal((200, carrier.obs_size))).astype(np.float32)
-    assert policy.save(tmp_path / "policy.npz") == tmp_path / "policy.npz"
-    np.save(tmp_path / "obs.npy", obs)
-    shutil.copy(reader.__file__, tmp_path / "reader.py")
-    subprocess.run([sys.executable, "-c", ALONE], cwd=tmp_path, check=True, env={})
-    np.testing.assert_allclose(np.load(tmp_path / "actions.npy"), policy(obs), atol=1e-6)
+CASES = {
+    "sac": sized(Sac, "toy", SacConfig(SMALL)),
+    "crossq": sized(CrossQ, "toy", CrossQConfig(SMALL)),
+    **{
+        f"ppo-{name}": sized(Ppo, "toy", PpoConfig(hidden=SMALL, activation=name))
+        for name in ("relu", "tanh", "elu", "gelu")
+    },
+    "ppo-shared": sized(Ppo, "toy", PpoConfig(hidden=SMALL, shared=True, normalise_obs=0.0)),
+    "discrete-sac": sized(DiscreteSac, "grid", SacConfig(SMALL)),
+    "discrete-ppo": sized(DiscretePpo, "grid", PpoConfig(hidden=SMALL)),
+    "discrete-sql": sized(DiscreteSql, "grid", SqlConfig(hidden=SMALL)),
+}
+
+
+def observations(size):
+    return (3.0 + 5.0 * np.random.default_rng(2).standard_normal((200, size))).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """The policies, and a folder with their files and with actions of a process that reads all of them."""
+    folder, policies = tmp_path_factory.mktemp("exported"), {}
+    for name, (carrier, task) in CASES.items():
+        (folder / name).mkdir()
+        policies[name] = policy_of(carrier, task, folder / name)
+        assert policies[name].save(folder / name / "policy.npz") == folder / name / "policy.npz"
+        np.save(folder / name / "obs.npy", observations(carrier.obs_size))
+    shutil.copy(reader.__file__, folder / "reader.py")
+    subprocess.run([sys.executable, "-c", ALONE], cwd=folder, check=True, env={})
+    return policies, folder
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exported_policy_acts_without_jax_as_with_it(exported, name):
+    policies, folder = exported
+    actions = np.load(folder / name / "actions.npy")
+    np.testing.assert_allclose(actions, policies[name](observations(policies[name].carrier.obs_size)), atol=1e-6)
     with pytest.raises(ValueError, match="a new file that ends in"):
-        policy.save(tmp_path / "policy.npz")
+        policies[name].save(folder / name / "policy.npz")
 
 
 @pytest.mark.parametrize(

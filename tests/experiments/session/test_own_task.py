@@ -115,11 +115,6 @@ def test_a_task_of_a_module_goes_through_all_commands(tmp_path, monkeypatch, cap
     more = [word if word != "1:2" else "1:3" for word in first]
     assert main([*more, "--resume"]) == 0
     assert Results.open("a").curves["seed"].unique().sort().to_list() == [1, 2, 3]
-    other = [word if word != "baseline" else "aes" for word in more]
-    assert main([*other, "--out", "d"]) == 0
-    joined = Results.join(["a", "d"])
-    assert joined.compare("PPO+AES", "PPO", metric="return")["pairs"].to_list() == [3]
-    assert sorted(joined.streams["seed"]) == [1, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.slow

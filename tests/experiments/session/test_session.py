@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import replace
 
 import jax
@@ -20,12 +19,8 @@ from aesjax.schedules.rule import held, start
 from envs.patterns import Pattern
 from envs.toy.multigoal import TASK
 from experiments import Method, Results, Study
-from experiments.cli import main
 from experiments.paper.record import read
-from experiments.session import results as session_results
-from experiments.study import config, program
 from experiments.study.config import config_from_json
-from experiments.study.text import text_of
 from tests.imports import ROOT
 
 
@@ -39,8 +34,7 @@ def burst(proxy, *, base, decay=0.9):
     return EntropySchedule(lambda: start(base), update)
 
 
-SAC = (Method("sac", aes()), "sac+aes_r", Method("sac", "aes_c", ["recent", refresh(threshold=3)]))
-SIZES = {"patterns": ["steady", "abrupt"], "seeds": 2, "steps": 1600}
+SIZES = {"patterns": ["steady", "abrupt"], "seeds": 2, "steps": 800, "evaluations": 10}
 
 
 @pytest.fixture(scope="module")
@@ -58,41 +52,13 @@ def results(study, tmp_path_factory):
 def test_a_finished_study_is_opened_and_another_one_refused(study, results):
     assert study.run(out=results.directory).curves.equals(results.curves)
     assert Results.open(results.directory).methods == results.methods
-    with pytest.raises(ValueError, match=r"has another configuration .*steps: 1600 -> 4000"):
+    with pytest.raises(ValueError, match=r"has another configuration .*steps: 800 -> 4000"):
         Study("toy", methods=study.methods, **{**SIZES, "steps": 4000}).run(out=results.directory)
-
-
-@pytest.mark.slow
-def test_a_study_is_configured_checked_and_built_once_and_a_stored_one_not_at_all(tmp_path, monkeypatch):
-    calls = Counter()
-
-    def counting(module, name):
-        function = getattr(module, name)
-
-        def counted(*given, **options):
-            calls[name] += 1
-            return function(*given, **options)
-
-        monkeypatch.setattr(module, name, counted)
-
-    for module in (config, program, session_results):
-        counting(module, "configured")
-    for name in ("_check_share", "learner_of", "World"):
-        counting(program, name)
-    study = Study("toy", ["ppo", "ppo+aes"], "abrupt", 2, steps=320, num_envs=8, evaluations=4, episodes=1, segments=2)
-    results = study.run(tmp_path / "a", quiet=True)
-    assert results.compare("ppo+aes", "ppo", metric="return")["pairs"].to_list() == [2]
-    stored = Results.open(results.directory)
-    assert stored.compare("ppo+aes", "ppo", metric="return").equals(results.compare("ppo+aes", "ppo", metric="return"))
-    assert calls == {"configured": 1, "_check_share": 1, "learner_of": 1, "World": 1}
-    for seed in (1, 2):
-        stored.policy("PPO", "abrupt", seed)
-    assert calls == {"configured": 1, "_check_share": 1, "learner_of": 2, "World": 2}
 
 
 def test_frames_have_a_row_per_run_and_evaluation(results):
     runs = 5 * 2 * 2
-    assert results.curves.height == runs * 101
+    assert results.curves.height == runs * 11
     assert results.streams.height == runs
     assert set(results.metrics["level"]) == {"run", "method"}
     assert results.methods[-1] == "PPO+BURST"
@@ -131,7 +97,7 @@ def test_a_comparison_is_the_reports_own(results):
 def test_a_plot_marks_the_changes(results):
     for column in ("return_mean", "entropy_weight", "proxy"):
         (axes,) = results.plot(column, pattern="abrupt", methods=["SAC", "SAC+AES[kappa=0.1]"]).axes
-        lines = [line for line in axes.get_lines() if len(line.get_xdata()) == 101]
+        lines = [line for line in axes.get_lines() if len(line.get_xdata()) == 11]
         assert [line.get_label() for line in lines] == ["SAC", "SAC+AES[kappa=0.1]"]
         assert sum(len(set(line.get_xdata())) == 1 for line in axes.get_lines()) == 4
 
@@ -146,20 +112,22 @@ def test_a_policy_acts_and_is_evaluated(results):
     with pytest.raises(ValueError, match=r"episodes must be a whole number; got 2\.5"):
         policy.evaluate("end", 2.5)
     # The last evaluation of the training had the same drift and other initial states.
-    row = results.curves.filter(method=policy.method, pattern="abrupt", seed=1, step=1600).row(0, named=True)
+    row = results.curves.filter(method=policy.method, pattern="abrupt", seed=1, step=800).row(0, named=True)
     assert abs(policy.evaluate(drift="end", episodes=64).mean() - row["return_mean"]) < 4 * row["return_std"]
     assert policy.evaluate(drift=[1.0, 0.0], episodes=2).shape == (2,)
+    np.testing.assert_array_equal(policy.evaluate("nominal", episodes=2), policy.evaluate([0.0, 0.0], episodes=2))
+    np.testing.assert_allclose(jax.vmap(policy)(obs), policy(obs), rtol=1e-6, atol=1e-6)
     earlier = results.policy("PPO+BURST", pattern="abrupt", seed=1, at=320)
     assert earlier.step == 320
     assert earlier(obs, key=jax.random.key(0)).shape == (3, 2)
-    with pytest.raises(ValueError, match=r"stored at the end and at steps 320, .*; got 401"):
+    with pytest.raises(ValueError, match=r"stored at the end and at steps 160, 320, .*; got 401"):
         results.policy("SAC", pattern="abrupt", seed=1, at=401)
     with pytest.raises(ValueError, match=r"are \(2,\) or \(N, 2\); got \(3,\)"):
         policy(jnp.zeros(3))
 
 
 def test_agents_of_a_study_begin_another(results):
-    config = Study("toy", methods="sac", patterns="steady", seeds=2, steps=1600, start=results).config
+    config = Study("toy", methods="sac", patterns="steady", seeds=2, steps=800, start=results).config
     assert config.warm_start["from"] == str(results.directory)
 
 
@@ -206,15 +174,6 @@ def test_a_file_with_a_value_of_another_kind_is_refused(tmp_path, line, wanted):
         assert Study.from_file(tmp_path / "a.toml").config
 
 
-def test_objects_and_strings_describe_equal_studies():
-    objects = Study(TASK, [Method("sac", aes(kappa=0.3), "recent")], patterns=["abrupt"], seeds=3)
-    strings = Study("toy", "sac+aes:kappa=0.3+recent", patterns="abrupt", seeds="1:3")
-    assert objects.config == strings.config
-    task = envs.make("hopper", engine="mjx", channels=("body_mass",))
-    options = {"engine": "mjx", "channels": "body_mass"}
-    assert Study(task, "sac").config == Study("hopper", "sac", **options).config
-
-
 KEPT = {
     "responses-toy-sql-threshold": Study(
         "toy",
@@ -239,22 +198,6 @@ KEPT = {
 def test_a_typed_study_has_the_configuration_of_a_kept_one(name):
     stored = read(ROOT / "experiments" / "results" / "earlier").studies[name]["config"]
     assert config_from_json(KEPT[name].config.to_json()) == config_from_json(stored)
-
-
-@pytest.mark.slow
-def test_a_typed_study_trains_as_the_command_line_of_a_kept_one(tmp_path, capsys):
-    """Cut short; the methods, patterns and settings of the command are the words of the study's configuration."""
-    study = Study("toy", ["sac", *SAC], patterns="steady,abrupt", seeds=2, steps=1600)
-    config = study.config
-    schedules = ",".join(text_of(method) for method in config.methods)
-    words = ["--carriers", ",".join(config.carriers), "--schedules", schedules, "--patterns", ",".join(config.patterns)]
-    words += ["--steps", "1600", "--seeds", "1:2", "--no-report", "--out", str(tmp_path / "typed")]
-    assert main(["run", *words]) == 0
-    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
-    assert notes == [f"note: {remark}" for remark in Results.open(tmp_path / "typed").remarks]
-    own = study.run(tmp_path / "objects", quiet=True).directory
-    for file in ("curves.parquet", "streams.parquet"):
-        assert (own / file).read_bytes() == (tmp_path / "typed" / file).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -318,17 +261,6 @@ def test_changes_of_a_pattern_are_those_of_each_run_or_none(tmp_path):
     assert lines == {"steady": 0, "abrupt": 4, "jump": 3, "unstated": 0}
     with pytest.raises(ValueError, match="changes of pattern 'jump' must increase"):
         Study("toy", "ppo", patterns=stated._replace(changes=lambda sample, n: [3.5, 0.5]), **options).run(quiet=True)
-
-
-@pytest.mark.slow
-def test_segments_are_an_option_of_a_study(tmp_path):
-    study = Study("toy", "ppo", patterns="abrupt", seeds=1, steps=640, num_envs=8, evaluations=4, segments=2)
-    assert "--segments 2" in study.command()
-    results = study.run(quiet=True)
-    words = study.command(tmp_path / "a").split()[1:]
-    assert main([*words, "--no-report"]) == 0
-    assert Results.open(tmp_path / "a").curves.equals(results.curves)
-    assert len(results.plot().axes[0].get_lines()) == 2  # the mean, and a change
 
 
 def test_a_protocol_is_what_the_study_does_not_type():

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 # The task without an oracle, whose solution is not what is tested here.
 STUDY = "--task toy_multigoal_classic --schedules baseline,aes_r+window+refresh:threshold=1.05+rate".split()
-STUDY += "--patterns abrupt --seeds 1 --steps 2000 --devices 1 --no-report".split()
+STUDY += "--patterns abrupt --seeds 1 --steps 2000 --evaluations 20 --episodes 2 --devices 1 --no-report".split()
 RESULTS = ("curves.parquet", "streams.parquet")
 
 
