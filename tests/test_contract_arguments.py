@@ -25,7 +25,7 @@ from envs import Drifting, check_task
             "time_limit of task 'hopper' must be a whole number, at least 1; got 0",
         ),
     ],
-    ids=str,
+    ids=["carrier", "name", "function", "task", "wrapper", "time_limit"],
 )
 def test_another_object_is_refused(check, given, text):
     with pytest.raises((ValueError, KeyError), match=re.escape(text)):

@@ -99,7 +99,7 @@ def overview(found: Sequence[Setting], opponents: Collection[str], path: Path) -
     patterns = set().union(*(row.cells for row in chain.from_iterable(sections.values())))
     columns = [*_COLUMNS, *sorted(patterns - {*_COLUMNS})]
     height = sum(len(rows) + 1.6 for rows in sections.values())
-    canvas, (axis,) = _canvas(0.138 * height + 0.2)
+    canvas, (axis,) = _canvas(0.126 * height + 0.2)
     at, labels = 0.0, {}
     for words, rows in sections.items():
         axis.text(len(columns) - 0.5, at + 0.3, words, fontsize=7.5, fontweight="bold", va="center", ha="right")
