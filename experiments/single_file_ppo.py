@@ -249,19 +249,20 @@ def make_train(config):
                 key_env, run.env, jnp.clip(action, -1.0, 1.0)
             )
             terminated, truncated = terminated.astype(float), truncated.astype(float)
-            agent, reward = scaled(config, agent, reward, jnp.maximum(terminated, truncated))
+            agent, small = scaled(config, agent, reward, jnp.maximum(terminated, truncated))
             final_obs = normalised(agent.obs_stats, info["final_observation"])
-            row = Rollout(obs, action, reward, terminated, truncated, final_obs)
-            return Run(next_obs, env_state, agent, run.schedule), (row, info["drift"].change)
+            row = Rollout(obs, action, small, terminated, truncated, final_obs)
+            return Run(next_obs, env_state, agent, run.schedule), (row, reward, info["drift"].change)
 
         def one_rollout(run, _):
-            run, (rollout, change) = jax.lax.scan(one_step, run, length=config.rollout)
+            run, (rollout, reward, change) = jax.lax.scan(one_step, run, length=config.rollout)
             rows, td_error = prepare(config, run.agent.params, rollout)
 
             def minibatch(carry, places):
                 agent, state = carry
                 agent, signals = learn(config, agent, jax.tree.map(lambda x: x[places], rows), state.weight)  # 3
                 signals = signals._replace(td_error=td_error, fresh_td_error=td_error)  # 4
+                signals = signals._replace(online_reward=jnp.mean(reward))
                 signals = signals._replace(true_drift=jnp.sum(change) / per_rollout)  # for the reference `oracle` alone
                 after = schedule.update(signals, state)  # 5
                 return (agent, after), (state.weight, after.logs.proxy)

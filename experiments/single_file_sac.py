@@ -212,7 +212,7 @@ def make_train(config):
             rows = jr.randint(key_rows, (config.batch,), 0, jnp.minimum(clock + 1, slots) * n)
             batch = jax.tree.map(lambda ring: ring[rows // n, rows % n], replay)
             agent, signals = learn(config, run.agent, batch, weight, key_learn)
-            signals = signals._replace(fresh_td_error=newest.td_error, reward=reward)
+            signals = signals._replace(fresh_td_error=newest.td_error, reward=reward, online_reward=jnp.mean(reward))
             signals = signals._replace(true_drift=info["drift"].change)  # for the reference schedule `oracle` alone
             learned = (agent, schedule.update(signals, run.schedule))  # 8, was: the update of log_alpha
             agent, state = jax.tree.map(

@@ -52,11 +52,6 @@ class ScheduleFactory(Factory):
     source: str = "update"  # of its proxy, unless another is given
     relative: bool = False  # its weight is ``base`` times a ratio >= 1, which may also drive adaptations
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.relative and "base" not in self.signature.names:
-            raise ValueError(f"schedule '{self.name}' is relative and has no parameter 'base', which its ratio raises")
-
     @property
     def uses_proxy(self) -> bool:
         return "proxy" in self.signature.others
@@ -212,7 +207,7 @@ def as_schedule(
       static: parameters that are structure, not options.
 
     Raises:
-      ValueError: a range of an unknown option, a parameter without a value, or a relative schedule without ``base``.
+      ValueError: a range of an unknown option, or a parameter without a value.
 
     >>> @as_schedule(label="CALM", ranges={"decay": (0.0, 1.0)})
     ... def calm(proxy, *, base, decay=0.99): ...
@@ -241,6 +236,8 @@ def check_schedule(schedule: Any) -> None:
     made = schedule if isinstance(schedule, Schedule) else as_schedule(schedule)()
     made = made.filled(_TRIAL_RUN)
     name, read, sizes = f"schedule '{made.factory.name}'", made.reads, jnp.array(_TRIALS)
+    if made.factory.relative and "base" not in made.factory.signature.names:
+        raise ValueError(f"{name} is relative and has no parameter 'base', which its ratio raises")
     fields = set(made.factory.needs)
     if isinstance(made.proxy, DriftProxy):
         proxy, field = made.proxy, made.proxy.field

@@ -38,7 +38,7 @@ def test_a_signature_and_its_decorator_become_a_factory():
     assert (bare.name, bare.label, bare.needs) == ("pkg.mod:bare", "bare", frozenset())
     assert as_schedule(bare) is bare
     with pytest.raises(ValueError, match="schedule 'rising' is relative and has no parameter 'base'"):
-        as_schedule(lambda proxy, *, first=0.1: None, name="rising", relative=True)
+        check_schedule(as_schedule(lambda proxy, *, first=0.1: None, name="rising", relative=True))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
