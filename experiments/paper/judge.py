@@ -172,8 +172,8 @@ def verdict_on(claim: Claim, m: Measured, complete: bool) -> tuple[str, str]:
     """
     ends = [claim.sign * end for end in (m.low, m.high) if end is not None]
     side = "" if len(ends) < 2 else "claimed" if min(ends) > 0 else "other" if max(ends) < 0 else ""
-    known = len(ends) == 2 and claim.effect is not None
-    short = known and max(ends) < claim.sign * claim.effect - claim.rounding
+    effect = claim.effect
+    short = len(ends) == 2 and effect is not None and max(ends) < claim.sign * effect - claim.rounding
     cells = f"{m.better} better, {m.worse} worse, {m.undecided} undecided of {m.units}"
     words = {"claimed": "the difference is on the claimed side", "other": "the difference goes the other way"}
     zero = "the interval contains zero" + (", but not the paper's difference" if short else "")
