@@ -516,12 +516,10 @@ def _head_to_head() -> list[str]:
     if not rivals:
         return []
     methods = {label: own for label, own in rivals.items() if label != OBSERVED and " minus " not in label}
-    tasks = listed(f"`{comparison.config.task}`" for comparison in compared())
-    better, worse = (_with_tasks(methods, outcome) for outcome in (BETTER, WORSE))
-    sentences = [
-        f"- **Head to head under drift** on {tasks}, in evaluation, better than SAC with a tuned constant: {better}. "
-        f"Worse: {worse}. All others are undecided.",
-    ]
+    sentences = ["- **Head to head under drift**, in evaluation, against SAC with a tuned constant:"]
+    for comparison in compared():
+        better, worse = (_with_outcome(methods, comparison.config.task, outcome) for outcome in (BETTER, WORSE))
+        sentences.append(f"  - `{comparison.config.task}`: better: {better}; worse: {worse}.")
     if critic := rivals.get("CrossQ `aes` minus CrossQ `fixed`"):
         sentences.append(f"- **With a normalised critic** AES against a tuned constant: {_decided(critic)}.")
     if seen := rivals.get(OBSERVED):
@@ -532,10 +530,11 @@ def _head_to_head() -> list[str]:
     return sentences
 
 
-def _with_tasks(rivals: dict[str, dict[str, str]], outcome: str) -> str:
-    """`A (on x), B (on y and z)`: methods with an outcome on some task."""
-    own = {label: _tasks_with(tasks, outcome) for label, tasks in rivals.items()}
-    return ", ".join(f"{label} (on {tasks})" for label, tasks in own.items() if tasks) or "none"
+def _with_outcome(rivals: dict[str, dict[str, str]], task: str, outcome: str) -> str:
+    """`A and B`: methods with an outcome on a task."""
+    labels = [label for label, outcomes in rivals.items() if outcomes.get(task) == outcome]
+    names = [f"{name} ({kind})" if kind else name for name, _, kind in (label.partition(", ") for label in labels)]
+    return listed(names) if names else "none"
 
 
 def _decided(outcomes: dict[str, str]) -> str:
