@@ -31,6 +31,7 @@ def wxyz(turn):
 def both(call, physics, *batched):
     """``call`` with NumPy, of all states; with JAX it is equal of each state alone."""
     theirs = call(np, physics, *batched, IsaacParams())
+    jax.clear_caches()  # of programs before, which had constants of a module in single precision
     with jax.enable_x64(True):
         of_one = lambda fields, *own: call(jnp, Physics(**fields), *own, IsaacParams())  # noqa: E731
         ours = quick(jax.vmap(of_one))(vars(physics), *batched)
