@@ -64,9 +64,10 @@ class PpoConfig:
         check_fields(self)
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"PpoConfig.activation must be one of {', '.join(ACTIVATIONS)}; got '{self.activation}'")
-        clip, bounds = self.normalise_obs, self.log_std_bounds or (self.log_std, self.log_std)
+        clip, bounds = self.normalise_obs, self.log_std_bounds
+        low, high = bounds or (self.log_std, self.log_std)
         require(clip >= 0.0, "PpoConfig.normalise_obs", "0 or more, the clip of normalised observations", clip)
-        require(bounds[0] <= bounds[1], "PpoConfig.log_std_bounds", "the lower bound and the upper one", bounds)
+        require(low <= high, "PpoConfig.log_std_bounds", "the lower bound and the upper one", bounds)
 
 
 class PpoState(NamedTuple):

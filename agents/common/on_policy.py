@@ -133,7 +133,7 @@ class OnPolicy(Loop):
         residual = {"td_error": residuals, "fresh_td_error": residuals, "model_error": error}
         measured = schedule.measure(Signals(**residual)).measured
         # A change is spread over the ticks of the rollout in which it happened.
-        known |= residual | {"true_drift": known["true_drift"] / (config.epochs * config.minibatches)}
+        known = known | residual | {"true_drift": known["true_drift"] / (config.epochs * config.minibatches)}
 
         def minibatch(state: RunState, index: Array) -> Any:
             state, out = self.update(state, run, jax.tree.map(lambda x: x[index], rows))

@@ -550,8 +550,9 @@ def _decided(outcomes: dict[str, str]) -> str:
 def rival_times() -> list[str]:
     """Time of a step of CrossQ and of the other rivals, over that of SAC with a constant weight."""
     (case,) = measured("rivals")["cases"]
-    medians = {name: ratio["median"] for name, ratio in case["ratios"].items()}
-    critic = medians.pop("time of CrossQ `fixed` / `fixed`")
+    constant, *rivals = case["medians"]
+    medians = {label: time_ratio(case, label, constant)["median"] for label in rivals}
+    critic = medians.pop("CrossQ `fixed`")
     return [
         f"A step of CrossQ takes {critic:.1f} times as long as one of SAC with a constant weight, and of the others at "
         f"most {max(medians.values()):.1f} times ([all](performance.md#rivals-of-aes)).",

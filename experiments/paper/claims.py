@@ -67,7 +67,7 @@ class Claim:
 
     @property
     def _unit(self) -> float:
-        """What the paper's numbers are multiples of."""
+        """Divisor of the paper's numbers: 100 where they are percentages."""
         return 100.0 if "%" in self.paper else 1.0
 
 

@@ -269,8 +269,11 @@ def cells_of(
     cells: Mapping[_Key, Contrast] = getattr(setting, part)
     row = PUBLISHED if row == TUNED and setting.methods.get(TUNED) == setting.methods[PUBLISHED] else row
     own = {pattern: each for (label, pattern), each in cells.items() if label == row}
-    kinds = {at: (pinned in (None, (method, at) in setting.pinned), drifting in (None, at != STEADY)) for at in own}
-    return {at: each for at, each in own.items() if all(kinds[at])}
+    return {
+        at: each
+        for at, each in own.items()
+        if pinned in (None, (method, at) in setting.pinned) and drifting in (None, at != STEADY)
+    }
 
 
 def outcomes(setting: Setting, row: str, part: str, **kinds: bool | None) -> list[str]:
